@@ -150,6 +150,15 @@ fn as_carried_out(mut decision: Decision, policy: &Policy) -> Decision {
             ),
         });
     }
+    if write && !decision.allowed && decision.layer == "protect" && path.symlink_metadata().is_ok()
+    {
+        let what = match policy.tier {
+            TierChoice::Process => "what is there can be written, and is put back after the run",
+            TierChoice::Namespace => "what is there is read-only inside",
+            _ => "what is there is after the run as it was",
+        };
+        decision.effect = Some(what.to_owned());
+    }
     if !write && decision.allowed && policy.network.mode == NetworkMode::Filtered {
         decision = as_shown(decision, policy, &path);
     }

@@ -19,6 +19,8 @@ pub(crate) enum Act {
 
 /// Devices that every sandbox has.
 const DEVICES: [&str; 8] = ["null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"];
+/// Of these the last ones make terminals.
+const TERMINALS: usize = 2;
 
 /// Directories that are the sandbox's own.
 const PRIVATE: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
@@ -47,6 +49,15 @@ pub(crate) fn socket(policy: &Policy, subject: &Subject) -> Verdict {
     let written = through_links(policy, &subject.path);
     let path = subject.real.as_deref().unwrap_or(&written);
     let shown = path.display();
+    if policy.tier == TierChoice::Process {
+        let explanation = format!(
+            "{shown} cannot be reached: the process tier refuses all local sockets of the host"
+        );
+        return Verdict::new(false, "socket", explanation).remedy(format!(
+            "--tier namespace {}",
+            shown::option("--allow-socket", path, subject.missing)
+        ));
+    }
     if let Some(rule) = policy.network.sockets.iter().find(|rule| rule.path == path) {
         return Verdict::new(true, "socket", format!("a rule grants the socket {shown}"))
             .rule(&rule.source);
@@ -227,6 +238,9 @@ fn new_ones(verdict: Verdict, guarded: Guarded) -> Verdict {
 
 fn not_writable(policy: &Policy, path: &Path, missing: bool, read: Option<&PathRule>) -> Verdict {
     let shown = path.display();
+    if let Some(verdict) = no_terminals(policy, path).filter(|_| read.is_none()) {
+        return verdict;
+    }
     if let Some(rule) = read {
         return Verdict::new(false, "filesystem", format!("{shown} is granted for reading only"))
             .rule(&rule.source)
@@ -247,9 +261,23 @@ fn grant_writing(path: &Path, missing: bool) -> String {
     if missing { format!("make it outside, then {write}") } else { write }
 }
 
+/// What is said where the namespace tier would have terminals of the sandbox's own.
+fn no_terminals(policy: &Policy, path: &Path) -> Option<Verdict> {
+    let name = path.strip_prefix("/dev").ok()?.iter().next()?;
+    let makes = DEVICES[DEVICES.len() - TERMINALS..].iter().any(|device| name == *device);
+    (makes && policy.tier == TierChoice::Process).then(|| {
+        let explanation =
+            format!("{}: the process tier has no terminals of its own", path.display());
+        Verdict::new(false, "filesystem", explanation).remedy("--tier namespace".to_owned())
+    })
+}
+
 fn not_readable(policy: &Policy, path: &Path, missing: bool, act: Act) -> Verdict {
     let shown = path.display();
-    if let Some(what) = own(path).filter(|_| act == Act::Read) {
+    if let Some(verdict) = no_terminals(policy, path) {
+        return verdict;
+    }
+    if let Some(what) = own(policy, path).filter(|_| act == Act::Read) {
         return Verdict::new(true, "private", format!("{shown} is {what}"));
     }
     // A grant of it would be one of the whole host, and nobody needs it to come to what is below.
@@ -277,7 +305,10 @@ fn leads_to_granted(policy: &Policy, path: &Path) -> bool {
 fn private(policy: &Policy, path: &Path) -> Option<(&'static str, String)> {
     let gone = "private: discarded at the end".to_owned();
     if let Ok(name) = path.strip_prefix("/dev")
-        && name.iter().next().is_some_and(|name| DEVICES.iter().any(|device| name == *device))
+        && name
+            .iter()
+            .next()
+            .is_some_and(|name| devices(policy).iter().any(|device| name == *device))
     {
         return Some(("the sandbox's own /dev", "a device: nothing is stored".to_owned()));
     }
@@ -329,12 +360,23 @@ pub fn unseen_above(policy: &Policy, path: &Path, files: &dyn FileView) -> Optio
 }
 
 /// What a sandbox has of its own to read.
-fn own(path: &Path) -> Option<&'static str> {
+fn own(policy: &Policy, path: &Path) -> Option<&'static str> {
     if path.starts_with("/proc") {
         return Some("the sandbox's own view of its processes");
     }
     let name = path.strip_prefix("/dev").ok()?.iter().next()?;
-    DEVICES.iter().any(|device| name == *device).then_some("a device that every sandbox has")
+    devices(policy)
+        .iter()
+        .any(|device| name == *device)
+        .then_some("a device that every sandbox has")
+}
+
+/// Those that this one has: `/dev/pts` is the host's in the process tier, with the user's other terminals in it.
+fn devices(policy: &Policy) -> &'static [&'static str] {
+    match policy.tier {
+        TierChoice::Process => &DEVICES[..DEVICES.len() - TERMINALS],
+        _ => &DEVICES,
+    }
 }
 
 fn reason(rule: &PathRule) -> String {

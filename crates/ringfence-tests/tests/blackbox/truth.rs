@@ -151,6 +151,36 @@ fn writing_is_as_why_says() {
 }
 
 #[test]
+fn terminals_and_sockets_are_as_why_says() {
+    everywhere(|place| {
+        agree(place, &[], &[("write", "/dev/ptmx"), ("write", "/dev/null")]);
+        let socket = place.project("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        std::fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o666))
+            .unwrap();
+        let connect = "import socket; socket.socket(socket.AF_UNIX).connect('socket')";
+        let (allowed, said) = why(place, &[], &["socket", &place.text("home/project/socket")]);
+        let done = place.run(&[], &["python3", "-c", connect]);
+        assert_eq!(done.code == 0, allowed, "{said}; but {}", done.err);
+        let granted = ["--allow-socket", "socket"];
+        let (allowed, said) = why(place, &granted, &["socket", &place.text("home/project/socket")]);
+        let done = place.run(&granted, &["python3", "-c", connect]);
+        assert_eq!(done.code == 0, allowed, "{said}; but {}", done.err);
+    });
+}
+
+#[test]
+fn what_is_there_is_not_told_as_if_it_were_new() {
+    everywhere(|place| {
+        furnish(place);
+        let (allowed, said) = why(place, &[], &["write", &place.text("home/project/.envrc")]);
+        assert!(!allowed && said.contains("what is there"), "{said}");
+        let (allowed, said) = why(place, &[], &["write", &place.text("home/project/.exrc")]);
+        assert!(!allowed && said.contains("a new one does not survive"), "{said}");
+    });
+}
+
+#[test]
 fn writing_what_is_protected_is_as_why_says() {
     everybody(ringfence_tests::Tier::Namespace, |place| {
         furnish(place);
