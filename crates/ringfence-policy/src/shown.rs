@@ -83,7 +83,13 @@ pub fn line(text: &str) -> Cow<'_, str> {
 /// spelling of its own.
 pub fn json(text: &str) -> Cow<'_, str> {
     let between = |c| matches!(c, '\n' | '\t' | '\r');
-    escaped(text, |c| obeyed(c) && !between(c), |c, out| _ = write!(out, "\\u{:04x}", c as u32))
+    let spelled = |c: char, out: &mut String| {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    };
+    escaped(text, |c| obeyed(c) && !between(c), spelled)
 }
 
 fn escaped(
@@ -105,10 +111,12 @@ fn escaped(
     out.into()
 }
 
-/// What a terminal obeys. Marks of direction can make one name look like another.
+/// What a terminal obeys. Marks of direction can make one name look like another; ends of lines and paragraphs begin
+/// a line for some readers, and tags are text that models read and nobody sees.
 pub fn obeyed(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(c, '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]
@@ -136,5 +144,7 @@ mod tests {
             json("{\n \"\u{9b}\u{7f}\u{202e}\": 1\n}"),
             "{\n \"\\u009b\\u007f\\u202e\": 1\n}"
         );
+        assert_eq!(bytes("a\u{2028}b\u{e0021}".as_bytes()), "a\\u{2028}b\\u{e0021}");
+        assert_eq!(json("\"\u{2029}\u{e0021}\""), "\"\\u2029\\udb40\\udc21\"");
     }
 }

@@ -116,6 +116,9 @@ fn environment(importer: &mut Importer) {
     let mut pairs: Vec<(Text, Text)> = Vec::new();
     for (name, value) in variables {
         match value {
+            Json::String(value) if value.contains('\0') || name.is_empty() || name.contains(['=', '\0']) => {
+                importer.note(format!("`env.{name}` is no variable that a program can have: left out"));
+            }
             Json::String(value) if crate::secrets::hidden(&name).is_none() => {
                 pairs.push((name.into(), value.into()));
             }
