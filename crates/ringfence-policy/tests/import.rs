@@ -158,3 +158,11 @@ fn the_root_is_not_granted_for_writing_since_no_profile_may() {
     );
     assert!(noted(&imported, "is the root of the file system"));
 }
+
+#[test]
+fn no_variable_is_written_that_no_program_can_have() {
+    let text = r#"{"env": {"A": "\u0000b", "B=": "x", "": "y", "KEPT": "z"}}"#;
+    let imported = read(Peer::Claude, text);
+    assert!(noted(&imported, "`env.A`") && noted(&imported, "`env.B=`"), "{:?}", imported.notes);
+    assert!(imported.toml.contains("KEPT"), "{}", imported.toml);
+}
