@@ -245,3 +245,27 @@ pub fn write(session: Option<(&Session, ByARun<'_>)>, path: &Path, bytes: &[u8])
     }
     written.map_err(failed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn a_pipe_that_nobody_writes_to_is_at_its_end() {
+        let path = std::env::temp_dir().join(format!("ringfence-pipe-{}", std::process::id()));
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(CWD, &path, FileType::Fifo, mode, 0).expect("a pipe");
+        let mut text = String::new();
+        open_named(&path).expect("opened").read_to_string(&mut text).expect("read");
+        assert_eq!(text, "");
+        // One with a writer is waited for.
+        let mut reader = open_named(&path).expect("opened");
+        let writer = File::options().write(true).open(&path).expect("opened");
+        let writing = std::thread::spawn(move || { &writer }.write_all(b"{}"));
+        reader.read_to_string(&mut text).expect("read");
+        writing.join().expect("ended").expect("written");
+        assert_eq!(text, "{}");
+        std::fs::remove_file(&path).expect("removed");
+    }
+}
