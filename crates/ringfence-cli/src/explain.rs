@@ -10,7 +10,7 @@ use ringfence_policy::{HostFiles, Subject, decide, shown};
 use ringfence_sandbox::dbus;
 use ringfence_sandbox::facts::{Facts, HostPaths};
 use ringfence_sandbox::inputs::Inputs;
-use ringfence_sandbox::plan::{MountOp, Plan};
+use ringfence_sandbox::plan::{MountOp, MountStep, Plan};
 use ringfence_sandbox::{planner, text};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -46,7 +46,7 @@ pub fn explain(arguments: Vec<OsString>) -> Result<u8, Fault> {
     dbus::look(&policy, &mut facts, &Inputs::new());
     let plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
     let path = policy.workdir.join(path);
-    let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+    let real = real(&path);
     let mut lines = Vec::new();
     let seen = view(&plan, &path, &real, &mut lines);
     reasons(&answer, &path, &real, &mut lines);
@@ -56,7 +56,7 @@ pub fn explain(arguments: Vec<OsString>) -> Result<u8, Fault> {
         if narrowed && granted.allowed {
             lines.push("the command was not found to need it: --libs exact hides it".to_owned());
             lines.push(format!("to change it: --read {}", path.display()));
-        } else {
+        } else if !granted.allowed {
             lines.push(granted.explanation);
             lines.extend(granted.remedy.map(|remedy| format!("to change it: {remedy}")));
         }
@@ -72,6 +72,13 @@ pub fn explain(arguments: Vec<OsString>) -> Result<u8, Fault> {
     Ok(u8::from(!seen))
 }
 
+/// What a path leads to. The processes of `/proc/self` are not these ones.
+fn real(path: &Path) -> PathBuf {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let own = Path::new("/proc").join(std::process::id().to_string());
+    real.strip_prefix(own).map_or_else(|_| real.clone(), |rest| Path::new("/proc/self").join(rest))
+}
+
 /// Whether a path is in the view, and by which step.
 fn view(plan: &Plan, path: &Path, real: &Path, lines: &mut Vec<String>) -> bool {
     if plan.mounts.is_empty() {
@@ -80,7 +87,7 @@ fn view(plan: &Plan, path: &Path, real: &Path, lines: &mut Vec<String>) -> bool 
         let mut rules = rules.filter(|rule| real.starts_with(&rule.path));
         let Some(rule) = rules.next() else { return false };
         lines.push(format!("readable below {}: {}", rule.path.display(), text::source(&rule.rule)));
-        return true;
+        return is_on_host(real, lines);
     }
     let covering = |at: &Path| {
         let steps = plan.mounts.iter().filter(|step| at.starts_with(&step.path));
@@ -88,7 +95,9 @@ fn view(plan: &Plan, path: &Path, real: &Path, lines: &mut Vec<String>) -> bool 
             |op: &MountOp| !matches!(op, MountOp::Pin | MountOp::PinLink | MountOp::Protect);
         steps.filter(|step| shown(&step.op)).max_by_key(|step| step.path.components().count())
     };
-    for at in BTreeSet::from([path, real]) {
+    // By its own name first: a link of the view is told before what it leads to.
+    let names = [path, real];
+    for at in names.into_iter().take(1 + usize::from(path != real)) {
         let Some(step) = covering(at) else { continue };
         let source = text::source(&step.rule);
         let exact = step.path == at;
@@ -99,21 +108,65 @@ fn view(plan: &Plan, path: &Path, real: &Path, lines: &mut Vec<String>) -> bool 
             }
             MountOp::Symlink { target } if exact => {
                 lines.push(format!("{} is a link to {}", at.display(), target.display()));
+                // What it leads to is another one's for each process.
+                if at == real {
+                    return true;
+                }
             }
+            _ if at != real => {}
             MountOp::Root { .. } | MountOp::Cover | MountOp::Skeleton | MountOp::Symlink { .. } => {
+                return is_on_the_way(plan, at, lines);
             }
             MountOp::Private { .. } | MountOp::Emptied => {
                 lines.push(format!("{} is the sandbox's own: {source}", step.path.display()));
-                return exact;
+                return exact || is_on_the_way(plan, at, lines);
             }
-            _ if at == real => {
+            MountOp::Proc if is_process(at) => {
+                lines.push(format!(
+                    "{} is the sandbox's own, without the host's processes: {source}",
+                    step.path.display()
+                ));
+                return false;
+            }
+            op => {
                 lines.push(format!("shown with {}: {source}", step.path.display()));
-                return true;
+                // The others hold what the host has elsewhere, or not at all.
+                let same = matches!(op, MountOp::Bind { .. } | MountOp::Library | MountOp::Proc);
+                return !same || is_on_host(at, lines);
             }
-            _ => {}
         }
     }
     false
+}
+
+/// Whether there is something at a path outside: what is not there is in no view.
+fn is_on_host(path: &Path, lines: &mut Vec<String>) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    let found = path.symlink_metadata();
+    let absent = found.is_err_and(|error| matches!(error.kind(), NotFound | NotADirectory));
+    if absent {
+        lines.push(format!("there is no {} on this host", path.display()));
+    }
+    !absent
+}
+
+/// Whether a directory is there for what is shown in it, and for nothing else.
+fn is_on_the_way(plan: &Plan, path: &Path, lines: &mut Vec<String>) -> bool {
+    let hides = |op: &MountOp| matches!(op, MountOp::Mask { .. } | MountOp::MaskLink);
+    let within =
+        |step: &&MountStep| step.path != path && step.path.starts_with(path) && !hides(&step.op);
+    let Some(first) = plan.mounts.iter().find(within) else { return false };
+    lines.push(format!(
+        "inside it is a directory of the view's own, with just what is granted below it: {}, for one",
+        first.path.display()
+    ));
+    true
+}
+
+/// Whether a path of `/proc` is about one process of the host's.
+fn is_process(path: &Path) -> bool {
+    let name = path.strip_prefix("/proc").ok().and_then(|rest| rest.components().next());
+    name.is_some_and(|name| name.as_os_str().as_encoded_bytes().iter().all(u8::is_ascii_digit))
 }
 
 /// The chain that led to a file: by what it is needed, and by what that is.

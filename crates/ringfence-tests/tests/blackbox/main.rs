@@ -27,6 +27,7 @@ mod environment;
 mod exec;
 mod executions;
 mod exit_codes;
+mod explained;
 mod faults;
 mod files;
 mod filtered;
