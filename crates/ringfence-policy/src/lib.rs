@@ -16,6 +16,7 @@ pub mod catalog;
 mod compiled;
 mod dbus;
 pub mod decide;
+pub mod edit;
 mod environment;
 pub mod error;
 pub mod files;
