@@ -37,7 +37,7 @@ fn tree() -> Command {
         .disable_help_subcommand(true)
         .subcommand_required(true);
     for command in &COMMANDS {
-        let options = command.options.iter().filter(|spec| spec.long != "help");
+        let options = crate::help::options(command).filter(|spec| spec.long != "help");
         let mut sub = Command::new(command.name)
             .about(command.about)
             .override_usage(format!("ringfence {} {}", command.name, command.usage))

@@ -35,9 +35,9 @@ pub fn command(name: &str) -> Result<u8, Fault> {
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
         return overview();
     };
-    let Command { name, about, usage, options, .. } = command;
+    let Command { name, about, usage, .. } = command;
     let mut text = format!("{about}\n\nUsage: ringfence {name} {usage}\n\nOptions:\n");
-    for spec in options.iter().filter(|spec| spec.long != "json" || JSON.contains(name)) {
+    for spec in options(command) {
         let _ = writeln!(text, "  {:<34} {}", left(spec), spec.help);
     }
     print(text.as_bytes())
@@ -68,8 +68,16 @@ pub fn asked(command_name: &str, parsed: &crate::options::Parsed) -> Option<Resu
 }
 
 /// The commands that can print JSON; of profiles and features the list.
-const JSON: [&str; 8] =
-    ["plan", "why", "explain", "doctor", "version", "schema", "profile", "feature"];
+const JSON: [&str; 14] = [
+    "plan", "why", "explain", "learn", "doctor", "version", "schema", "profile", "feature", "fork",
+    "ps", "show", "logs", "gc",
+];
+
+/// The options that a command takes: help, completions and the man page tell these.
+pub fn options(command: &Command) -> impl Iterator<Item = &'static Spec> {
+    let prints = JSON.contains(&command.name);
+    command.options.iter().filter(move |spec| prints || spec.long != "json")
+}
 
 /// Whoever asks for JSON would read something else.
 ///

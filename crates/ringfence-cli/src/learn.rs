@@ -2,8 +2,10 @@
 
 use crate::error::Fault;
 use crate::generate::print;
+use crate::learnt_calls::About;
 use crate::lesson::{self, connection, program, shown};
 use crate::options::{POLICY, Parsed, Spec, parse};
+use crate::proposed::{self, Told};
 use crate::{help, request};
 use ringfence_learn::propose::{Asked, Proposal, propose};
 use ringfence_learn::text;
@@ -55,6 +57,11 @@ pub fn learn(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
     let output = parsed.last("output").map(PathBuf::from);
     let merge = parsed.last("merge").map(PathBuf::from);
+    if parsed.has("json") && output.is_some() {
+        return Err(Fault::usage(
+            "--json prints the proposal and writes nothing: leave it out, or -o (\"profile\" is what -o would write)",
+        ));
+    }
     let base = Base::of(merge, output.as_deref(), &parsed)?;
     if let Some(session) = parsed.last("from") {
         if !parsed.rest.is_empty() || parsed.has("command") {
@@ -66,15 +73,17 @@ pub fn learn(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
     let argv = crate::run::command(&parsed)?;
     let policy = policy(&parsed, argv.first().map(OsString::as_os_str), &base)?;
-    let file = base.file.as_deref().or(output.as_deref());
-    let lesson = lesson::watch(&parsed, &argv, &policy, file)?;
+    let known = parsed.has("profile") || base.file.is_some();
+    let about = About::of(known.then_some(&policy), output.as_deref());
+    let lesson = lesson::watch(&parsed, &argv, &policy, &about)?;
     // Where nothing ran, the sandbox said why.
     if let Some(proposal) = &lesson.proposal {
         let nothing = match proposal.withheld.is_empty() && proposal.told().is_none() {
             true => "the policy allows what it did",
             false => "what the policy refuses is left to you",
         };
-        finish(proposal, &lesson.head, nothing, &policy, &base, output.as_deref())?;
+        let told = parsed.has("json").then_some(&lesson.told);
+        finish(proposal, &lesson.head, nothing, &policy, &base, output.as_deref(), told)?;
     }
     Ok(lesson.code)
 }
@@ -152,6 +161,7 @@ fn from_session(
         ringfence_session::cli::find(&word).map_err(|error| Fault::usage(error.to_string()))?;
     let reader = Reader::open(&directory).map_err(Fault::of)?;
     let argv = reader.session().map_err(Fault::of)?.argv;
+    let told = Told { command: argv.clone(), session: Some(word.to_string()), ..Told::default() };
     let argv: Vec<OsString> = argv.into_iter().map(OsString::from).collect();
     let policy = policy(parsed, argv.first().map(OsString::as_os_str), base)?;
     let mut observed = Observed::default();
@@ -210,7 +220,8 @@ fn from_session(
         true => "nothing that was refused is on record",
         false => "the policy allows what was refused, or it is left to you",
     };
-    finish(&proposal, &head, nothing, &policy, base, output)?;
+    let told = parsed.has("json").then_some(&told);
+    finish(&proposal, &head, nothing, &policy, base, output, told)?;
     Ok(0)
 }
 
@@ -220,7 +231,7 @@ fn profiles<'p>(policy: &'p Policy, kind: &str) -> Vec<&'p str> {
     policy.profiles.iter().filter_map(|profile| profile.strip_prefix(kind)).collect()
 }
 
-/// Shows the result, or writes it where the user said.
+/// Shows the result, or writes it where the user said; as data, where `json` is set.
 fn finish(
     proposal: &Proposal,
     head: &[String],
@@ -228,6 +239,7 @@ fn finish(
     policy: &Policy,
     base: &Base,
     output: Option<&Path>,
+    json: Option<&Told>,
 ) -> Result<(), Fault> {
     let merged = base.file.as_ref().and_then(|file| std::path::absolute(file).ok());
     let mut files = profiles(policy, "file ");
@@ -236,14 +248,13 @@ fn finish(
     let with = shown::line(&format!("{}{with}", base.given)).to_string();
     let old = match base.now() {
         Ok(old) => old,
-        Err(fault) => {
-            // What was learnt is not lost for that.
-            print(text::profile(proposal, head, &[]).as_bytes())?;
-            return Err(fault);
-        }
+        Err(fault) => return Err(kept(proposal, head, json, fault)),
     };
     let result = match &old {
-        Some(old) => text::merged(old, proposal),
+        Some(old) => match text::merged(old, proposal) {
+            Some(merged) => merged,
+            None => return Err(kept(proposal, head, json, Fault::of(UNFIT))),
+        },
         None => {
             let mut head = head.to_vec();
             if !with.is_empty() {
@@ -259,9 +270,10 @@ fn finish(
     let origin =
         output.map_or_else(|| "the proposal".to_owned(), |path| path.display().to_string());
     if let Err(error) = Profile::from_toml(&result, &origin) {
-        print(text::profile(proposal, head, &[]).as_bytes())?;
-        let why = "the additions do not fit into this profile; they are printed, add them by hand";
-        return Err(Fault::of(format!("{why}: {error}")));
+        return Err(kept(proposal, head, json, Fault::of(format!("{UNFIT}: {error}"))));
+    }
+    if let Some(told) = json {
+        return proposed::json(proposal, told, &result);
     }
     match (&old, output) {
         (Some(old), _) => _ = print(text::difference(old, &result).as_bytes())?,
@@ -289,6 +301,19 @@ fn finish(
     Ok(())
 }
 
+const UNFIT: &str =
+    "the additions do not fit into this profile; they are printed, add them by hand";
+
+/// A fault at the end: what was learnt is not lost for that, but printed.
+fn kept(proposal: &Proposal, head: &[String], json: Option<&Told>, fault: Fault) -> Fault {
+    let text = text::profile(proposal, head, &[]);
+    let printed = match json {
+        Some(told) => proposed::json(proposal, told, &text),
+        None => print(text.as_bytes()).map(|_| ()),
+    };
+    printed.err().unwrap_or(fault)
+}
+
 /// Says what is left to the user. Names in it are a program's choice.
 pub(crate) fn tell_withheld(proposal: &Proposal) {
     for rule in &proposal.withheld {
@@ -299,7 +324,7 @@ pub(crate) fn tell_withheld(proposal: &Proposal) {
     if let Some(told) = proposal.told() {
         ringfence_sys::say!("ringfence: not proposed: {told}");
     }
-    if let Some(lost) = proposal.lost() {
-        ringfence_sys::say!("ringfence: {}", shown::line(&lost));
+    for told in [proposal.stays(), proposal.lost()].into_iter().flatten() {
+        ringfence_sys::say!("ringfence: {}", shown::line(&told));
     }
 }

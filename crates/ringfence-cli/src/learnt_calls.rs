@@ -20,17 +20,43 @@ fn open() -> Result<Evidence, Fault> {
     })
 }
 
-/// Under which name calls are learnt: the file that is written or added to, else the profile.
-pub fn subject(file: Option<&Path>, policy: &Policy) -> String {
-    if let Some(file) = file {
-        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-        return format!("file {}", file.display());
-    }
-    let named = |name: &&String| name.starts_with("profile ") || name.starts_with("file ");
-    policy.profiles.iter().rfind(named).cloned().unwrap_or_else(|| "profile default".to_owned())
+/// Which profiles system calls are evidence for.
+#[derive(Debug, Default)]
+pub struct About {
+    /// One that is there and was named: what is seen adds to what was learnt under it before.
+    pub known: Option<String>,
+    /// One that is made of this run: what its name meant before is another one's.
+    pub made: Option<String>,
 }
 
-/// Adds what was seen to what is known of the profile, and proposes what its list lacks.
+impl About {
+    /// The last profile of a policy that the user named one of, and the file that is made.
+    pub fn of(named: Option<&Policy>, output: Option<&Path>) -> About {
+        let known = named.map(subject);
+        let made = output.map(file).filter(|made| known.as_ref() != Some(made));
+        About { known, made }
+    }
+}
+
+/// Under which name calls are learnt: the last profile's.
+pub fn subject(policy: &Policy) -> String {
+    let named = |name: &&String| name.starts_with("profile ") || name.starts_with("file ");
+    match policy.profiles.iter().rfind(named) {
+        Some(name) => name.strip_prefix("file ").map_or(name.clone(), |path| file(Path::new(path))),
+        None => "profile default".to_owned(),
+    }
+}
+
+/// A profile in a file, by the one name that it has.
+fn file(path: &Path) -> String {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = above.unwrap_or(Path::new(".")).canonicalize();
+    let found = path.canonicalize().ok().or_else(|| Some(above.ok()?.join(path.file_name()?)));
+    format!("file {}", found.unwrap_or_else(|| path.to_owned()).display())
+}
+
+/// Keeps what was seen as evidence, and proposes what the list lacks: of a profile that is there what was learnt under it
+/// of programs as they are installed now, else what this run called.
 ///
 /// # Errors
 /// The evidence cannot be written.
@@ -38,12 +64,30 @@ pub fn propose(
     proposal: &mut Proposal,
     policy: &Policy,
     observed: &Observed,
-    subject: &str,
+    about: &About,
 ) -> Result<(), Fault> {
     let Some(list) = &policy.calls else { return Ok(()) };
-    let mut evidence = open()?;
-    evidence.add(subject, observed).map_err(Fault::of)?;
-    let learnt = evidence.of(subject).map_err(Fault::of)?;
+    if let Some(made) = &about.made {
+        let mut evidence = open()?;
+        evidence.forget(made).map_err(Fault::of)?;
+        evidence.add(made, observed).map_err(Fault::of)?;
+    }
+    let learnt = match &about.known {
+        Some(known) => {
+            let mut evidence = open()?;
+            evidence.add(known, observed).map_err(Fault::of)?;
+            current(evidence.of(known).map_err(Fault::of)?)
+        }
+        None => {
+            let seen = observed.calls.iter().map(|((program, call), count)| Learnt {
+                program: program.to_string_lossy().into_owned(),
+                build: String::new(),
+                call: call.clone(),
+                count: *count,
+            });
+            seen.collect()
+        }
+    };
     let allowed: BTreeSet<&str> = list.allow.iter().flat_map(|name| calls::members(name)).collect();
     let mut wanted: BTreeMap<&str, Use> = BTreeMap::new();
     for one in &learnt {
@@ -66,6 +110,18 @@ pub fn propose(
         }
     }
     Ok(())
+}
+
+/// Without builds that have been replaced since: what these called is no need of the ones that run now.
+fn current(learnt: Vec<Learnt>) -> Vec<Learnt> {
+    let mut builds: BTreeMap<String, String> = BTreeMap::new();
+    let mut is_current = |one: &Learnt| {
+        let now = builds
+            .entry(one.program.clone())
+            .or_insert_with(|| ringfence_learn::evidence::build(Path::new(&one.program)));
+        *now == one.build
+    };
+    learnt.into_iter().filter(|one| is_current(one)).collect()
 }
 
 fn name(program: &str) -> &str {

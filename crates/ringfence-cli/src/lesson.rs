@@ -1,8 +1,10 @@
 //! A run that is watched where it changes nothing, and what it teaches.
 
 use crate::error::Fault;
+use crate::learnt_calls::{self, About};
+use crate::libraries;
 use crate::options::{POLICY, Parsed};
-use crate::{learnt_calls, libraries};
+use crate::proposed::Told;
 use ringfence_learn::bus;
 use ringfence_learn::propose::{Asked, Proposal, propose};
 use ringfence_learn::secrets::Secrets;
@@ -22,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 /// What a run taught.
+#[derive(Default)]
 pub struct Lesson {
     /// Its exit code.
     pub code: u8,
@@ -29,9 +32,11 @@ pub struct Lesson {
     pub proposal: Option<Proposal>,
     /// What is said in front of it.
     pub head: Vec<String>,
+    /// What else is told as data.
+    pub told: Told,
 }
 
-/// Runs a command and watches it. `file` is the profile that the proposal is for.
+/// Runs a command and watches it. `about` says which profile its system calls are evidence for.
 ///
 /// # Errors
 /// A host without overlays or notification.
@@ -39,7 +44,7 @@ pub fn watch(
     parsed: &Parsed,
     argv: &[OsString],
     policy: &Policy,
-    file: Option<&Path>,
+    about: &About,
 ) -> Result<Lesson, Fault> {
     let scratch = Scratch::make()?;
     let what = Watch { looks: false, calls: policy.calls.is_some() };
@@ -47,7 +52,9 @@ pub fn watch(
         Fault::of(format!("the run cannot be watched: {error}; learning needs seccomp notification (Linux 5.9), and no filter around ringfence that uses it"))
     })?;
     let code = exit_code(status);
-    let mut lesson = Lesson { code, proposal: None, head: Vec::new() };
+    let words = argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let told = Told::of(words, code, &observed);
+    let mut lesson = Lesson { code, proposal: None, head: Vec::new(), told };
     if observed.processes == 0 {
         return Ok(lesson);
     }
@@ -63,7 +70,7 @@ pub fn watch(
     if policy.exact_libraries {
         proposal.libraries(policy, &libraries::answer(policy, argv), &observed);
     }
-    learnt_calls::propose(&mut proposal, policy, &observed, &learnt_calls::subject(file, policy))?;
+    learnt_calls::propose(&mut proposal, policy, &observed, about)?;
     let head = &mut lesson.head;
     head.push(format!("Learnt by ringfence from: {}", shown(argv)));
     if code != 0 {
@@ -205,6 +212,10 @@ fn inner(
         command.args(["--allow-host", "*:*"]);
     }
     command.arg("--").args(argv);
+    if parsed.has("json") {
+        // Standard output is the proposal's alone.
+        command.stdout(std::io::stderr());
+    }
     Ok(command)
 }
 

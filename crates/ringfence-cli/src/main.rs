@@ -32,6 +32,7 @@ mod overlay;
 mod plan;
 mod profile_new;
 mod profiles;
+mod proposed;
 mod record;
 mod records;
 mod request;

@@ -4,6 +4,7 @@
 use crate::consent::{Answered, Terminal};
 use crate::error::Fault;
 use crate::generate::print;
+use crate::learnt_calls::About;
 use crate::lesson::{self, Lesson};
 use crate::options::{POLICY, Parsed, Spec, flag, one, parse};
 use crate::profiles::user_directory;
@@ -83,8 +84,14 @@ pub fn new(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let drafted = made.text(&Proposal::default(), &[]);
     let terminal = Terminal::now();
     let lesson = match parsed.has("no-run") {
-        true => Lesson { code: 0, proposal: None, head: Vec::new() },
-        false => watched(&parsed, &argv, &drafted)?,
+        true => Lesson::default(),
+        false => {
+            let about = match parsed.has("output") {
+                true => About::of(None, Some(&file)),
+                false => About { known: None, made: Some(format!("profile {name}")) },
+            };
+            watched(&parsed, &argv, &drafted, &about)?
+        }
     };
     let proposal = lesson.proposal.unwrap_or_default();
     let text = made.text(&proposal, &lesson.head);
@@ -157,7 +164,12 @@ fn policy(parsed: &Parsed, program: &OsStr, draft: Option<&str>) -> Result<Polic
 }
 
 /// Watches a run under the draft.
-fn watched(parsed: &Parsed, argv: &[OsString], draft: &str) -> Result<Lesson, Fault> {
+fn watched(
+    parsed: &Parsed,
+    argv: &[OsString],
+    draft: &str,
+    about: &About,
+) -> Result<Lesson, Fault> {
     let scratch = lesson::Scratch::make()?;
     let file = scratch.file("draft.toml", draft)?;
     let mut own = parsed.clone();
@@ -168,7 +180,7 @@ fn watched(parsed: &Parsed, argv: &[OsString], draft: &str) -> Result<Lesson, Fa
         "ringfence: {} runs where it changes nothing, and is watched: use it, then end it",
         argv[0].display()
     );
-    lesson::watch(&own, argv, &policy, None)
+    lesson::watch(&own, argv, &policy, about)
 }
 
 /// Writes what the user has seen, if the user says so.

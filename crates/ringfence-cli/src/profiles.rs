@@ -13,7 +13,7 @@ use ringfence_policy::{Key, Request, resolve};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// `ringfence profile list|show|check|diff|edit|path`
@@ -72,8 +72,7 @@ pub fn feature(arguments: Vec<OsString>) -> Result<u8, Fault> {
 fn syscalls(name: &str, forget: bool) -> Result<u8, Fault> {
     let request = Request { profiles: vec![name.to_owned()], ..Request::default() };
     let policy = crate::request::policy(&request)?;
-    let file = name.contains('/') || name.ends_with(".toml");
-    let subject = learnt_calls::subject(file.then(|| Path::new(name)), &policy);
+    let subject = learnt_calls::subject(&policy);
     learnt_calls::show(&subject, policy.calls.as_ref().map(|calls| &calls.allow), forget)
 }
 

@@ -81,7 +81,7 @@ impl Proposal {
                 BusAccess::Call => ("call", "who answers on the session bus acts outside"),
                 BusAccess::Own => ("own", "programs outside take it for a service of this name"),
             };
-            let uses = Use { count: *count, by: by.clone() };
+            let uses = Use { count: *count, by: by.clone(), ..Use::default() };
             let (text, reason) = (text.clone(), reason.to_owned());
             self.withheld.push(Rule { key: ("dbus", key), text, uses, reason });
         }

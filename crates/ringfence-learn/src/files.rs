@@ -1,6 +1,6 @@
 //! Rules about files: what was asked for and refused, by units, and which of these are left to the user.
 
-use crate::propose::{Proposal, READ, WRITE, is_its_own};
+use crate::propose::{Proposal, READ, WRITE, is_its_own, shown};
 use crate::replaced::{is_mount, lifted};
 use crate::secrets::{Secrets, named_in};
 use crate::units::{is_shared, unit};
@@ -18,11 +18,14 @@ pub(crate) struct Wanted {
     pub reason: Option<String>,
     /// What is written there would fail without a rule, though the private home takes writes.
     needed: bool,
+    /// Some of it the policy refuses; else it is only that its name cannot be replaced.
+    pub refused: bool,
 }
 
 impl Wanted {
     pub fn join(&mut self, other: &Wanted) {
         self.needed |= other.needed;
+        self.refused |= other.refused;
         self.read.join(&other.read);
         self.write.join(&other.write);
     }
@@ -48,6 +51,8 @@ struct Lacking<'o> {
     uses: &'o Use,
     decision: Decision,
     secret: Option<String>,
+    /// The policy does; else it is only that its name is a mount's.
+    refused: bool,
     /// The directory that it is written in, where only the host has it: the private home takes no such write.
     lacks: Option<PathBuf>,
 }
@@ -97,6 +102,7 @@ impl Proposal {
             }
             let wanted = units.entry(unit).or_default();
             wanted.needed |= one.lacks.is_some();
+            wanted.refused |= one.refused;
             match one.act {
                 Act::Write => wanted.write.join(one.uses),
                 _ => wanted.read.join(one.uses),
@@ -104,17 +110,13 @@ impl Proposal {
             wanted.reason = wanted.reason.take().or(reason);
         }
         let mut gone = private(policy, &mut units);
-        let mut units = lifted(units, &observed.replaced, &mut named, home);
+        let mut units = lifted(units, observed, &mut named, home, &mut self.stay);
         if policy.home == Home::Private {
-            let shown = |unit: &PathBuf| match unit.strip_prefix(home) {
-                Ok(rest) => format!("~/{}", rest.display()),
-                Err(_) => unit.display().to_string(),
-            };
             let kept = |above: &Path| {
                 units.get(above).is_some_and(|one| one.reason.is_none() && one.write.count > 0)
             };
             gone.retain(|path| !path.ancestors().any(kept));
-            self.gone = gone.iter().map(shown).collect();
+            self.gone = gone.iter().map(|unit| shown(unit, home)).collect();
         }
         for (unit, wanted) in &mut units {
             if wanted.reason.is_none() {
@@ -160,8 +162,9 @@ fn lacking<'o>(policy: &Policy, observed: &'o Observed, secrets: &Secrets) -> Ve
         let lacks = private.then(|| unseen_above(policy, path, files)).flatten();
         let lacks =
             lacks.filter(|above| !makes_it(observed, above, &policy.home_dir, secrets.moved()));
-        let one = Lacking { path, act: *act, uses, decision, secret, lacks };
-        if !passing || private || held {
+        let refused = !passing || private;
+        let one = Lacking { path, act: *act, uses, decision, secret, refused, lacks };
+        if refused || held {
             lacking.push(one);
         }
     }

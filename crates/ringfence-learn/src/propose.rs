@@ -49,6 +49,8 @@ pub struct Proposal {
     pub common: BTreeSet<&'static str>,
     /// What is only written, in a private home: it needs no rule, and is gone with each run.
     pub gone: BTreeSet<String>,
+    /// Directories that are removed or replaced themselves: a rule lets all that is in them be, and not their own names.
+    pub stay: BTreeSet<String>,
 }
 
 impl Proposal {
@@ -67,17 +69,28 @@ impl Proposal {
 impl Proposal {
     /// A sentence about what is gone with each run, if there is such.
     pub fn lost(&self) -> Option<String> {
-        const MOST: usize = 5;
-        let some: Vec<&str> = self.gone.iter().take(MOST).map(String::as_str).collect();
-        let more = match self.gone.len().saturating_sub(MOST) {
-            0 => String::new(),
-            more => format!(", and {more} more"),
-        };
-        (!some.is_empty()).then(|| {
-            let some = some.join(", ");
-            format!("only written, in the private home, and gone with each run: {some}{more}")
-        })
+        let some = some(&self.gone)?;
+        Some(format!("only written, in the private home, and gone with each run: {some}"))
     }
+
+    /// A sentence about directories whose own names stay, if there is such.
+    pub fn stays(&self) -> Option<String> {
+        let some = some(&self.stay)?;
+        Some(format!(
+            "removed or replaced, which a rule lets with all that is in it and not with the directory itself (EBUSY): {some}"
+        ))
+    }
+}
+
+/// The first few of some names.
+fn some(names: &BTreeSet<String>) -> Option<String> {
+    const MOST: usize = 5;
+    let some: Vec<&str> = names.iter().take(MOST).map(String::as_str).collect();
+    let more = match names.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    (!some.is_empty()).then(|| format!("{}{more}", some.join(", ")))
 }
 
 pub(crate) const READ: (&str, &str) = ("filesystem", "read");
@@ -270,6 +283,15 @@ fn without_links_above(path: &Path) -> PathBuf {
     match (above, path.file_name()) {
         (Some(above), Some(name)) => above.join(name),
         _ => path.to_owned(),
+    }
+}
+
+/// A path as it is shown to people: what is in the home from there.
+pub(crate) fn shown(path: &Path, home: &Path) -> String {
+    match path.strip_prefix(home) {
+        Ok(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
+        Ok(rest) => format!("~/{}", rest.display()),
+        Err(_) => path.display().to_string(),
     }
 }
 

@@ -2,10 +2,11 @@
 //! replaced, and from which nothing is renamed or linked to another one.
 
 use crate::files::{Named, Wanted};
-use crate::propose::{Proposal, WRITE, is_its_own};
-use crate::watch::{Observed, Use};
+use crate::propose::{Proposal, WRITE, is_its_own, shown};
+use crate::watch::{Act, Observed, Use};
 use ringfence_policy::{Access, PathRule, Policy};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::path::{Path, PathBuf};
 
 /// Whether a rule is for just this name: it is a mount then, unless what it is in is writable as a whole.
@@ -25,28 +26,39 @@ fn is_tree(rule: &PathRule) -> bool {
     rule.pattern.is_none() && !rule.link
 }
 
-/// The units, but for those that are replaced or removed themselves the directory that they are in, where it may be one.
+/// The units, but for those that are replaced or removed themselves the directory that they are in, where it may be one. Of a
+/// directory that may not be lifted so the rule is for what is in it: its own name is noted in `stay`.
 pub(crate) fn lifted(
     units: BTreeMap<PathBuf, Wanted>,
-    replaced: &BTreeSet<PathBuf>,
+    observed: &Observed,
     named: &mut Named<'_>,
     home: &Path,
+    stay: &mut BTreeSet<String>,
 ) -> BTreeMap<PathBuf, Wanted> {
     let mut lifted: BTreeMap<PathBuf, Wanted> = BTreeMap::new();
     for (unit, mut wanted) in units {
         let mut at = unit.as_path();
-        while wanted.reason.is_none() && replaced.contains(at) {
+        let mut stays = false;
+        while wanted.reason.is_none() && observed.replaced.contains(at) {
             let Some(above) = at.parent() else { break };
-            if let Some(why) = named.guarded(above) {
-                let above = shown(above, home);
-                wanted.reason = Some(format!(
-                    "its name is replaced or removed, which a rule for it alone does not let (EBUSY), and {above} is not \
-                     proposed: {why}. Change it outside (a rule to read shows it as it is), or have --home NAME keep \
-                     one of the sandbox's own"
-                ));
-            } else {
+            let Some(why) = named.guarded(above) else {
                 at = above;
+                continue;
+            };
+            if is_directory(at) && is_used_within(observed, at) {
+                stay.insert(shown(at, home));
+                stays = true;
+                break;
             }
+            let above = shown(above, home);
+            wanted.reason = Some(format!(
+                "its name is replaced or removed, which a rule for it alone does not let (EBUSY), and {above} is not \
+                 proposed: {why}. Change it outside (a rule to read shows it as it is), or have --home NAME keep \
+                 one of the sandbox's own"
+            ));
+        }
+        if stays && !wanted.refused {
+            continue;
         }
         let at = if wanted.reason.is_none() { at.to_owned() } else { unit.clone() };
         lifted.entry(at).or_default().take(wanted);
@@ -54,12 +66,16 @@ pub(crate) fn lifted(
     lifted
 }
 
-fn shown(path: &Path, home: &Path) -> String {
-    match path.strip_prefix(home) {
-        Ok(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
-        Ok(rest) => format!("~/{}", rest.display()),
-        Err(_) => path.display().to_string(),
-    }
+fn is_directory(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|data| data.is_dir())
+}
+
+/// Whether anything in a directory was used.
+fn is_used_within(observed: &Observed, directory: &Path) -> bool {
+    let own = Excluded((directory.to_owned(), Act::Bind));
+    // Names in it are next in order.
+    let mut behind = observed.paths.range((own, Unbounded));
+    behind.next().is_some_and(|((path, _), _)| path.starts_with(directory))
 }
 
 impl Proposal {

@@ -3,6 +3,7 @@
 
 use crate::credentials::{AGENTS, OUTSIDE, SECRETS, by_name};
 use crate::looked::Looked;
+use crate::propose::shown;
 use crate::{services, units::is_shared};
 use ringfence_policy::path::normal;
 use ringfence_policy::secrets::{Lead, leads};
@@ -264,11 +265,11 @@ impl Secrets {
         if name == path {
             return why.to_owned();
         }
-        let home = self.homes.first().and_then(|home| name.strip_prefix(home).ok());
-        match home {
-            Some(rest) => format!("{why}, by a link to ~/{}", rest.display()),
-            None => format!("{why}, by a link to {}", name.display()),
-        }
+        let name = match self.homes.first() {
+            Some(home) => shown(name, home),
+            None => name.display().to_string(),
+        };
+        format!("{why}, by a link to {name}")
     }
 }
 

@@ -62,6 +62,9 @@ fn written(proposal: &Proposal, head: &[String], top: &str) -> String {
     if let Some(told) = proposal.told() {
         let _ = writeln!(text, "# NOT proposed: {told}.");
     }
+    if let Some(stays) = proposal.stays() {
+        let _ = writeln!(text, "# {}.", one_line(&stays));
+    }
     text.push_str(top);
     let mut table = "";
     for key in ORDER {
@@ -126,58 +129,21 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// The proposal added to a profile's text: each list gets its new entries at its beginning. Lines end as they did.
-pub fn merged(profile: &str, proposal: &Proposal) -> String {
-    let mut lines: Vec<String> = profile.split_terminator('\n').map(str::to_owned).collect();
-    let end = if lines.first().is_some_and(|line| line.ends_with('\r')) { "\r" } else { "" };
+/// The proposal added to a profile's text: each list gets its new entries at its beginning, and all else stays as it is
+/// written, in tables with headers, in keys with dots and in tables on one line. Nothing where the text is no profile.
+pub fn merged(profile: &str, proposal: &Proposal) -> Option<String> {
+    let mut text = profile.to_owned();
     for (table, key) in ORDER {
         let rules = proposal.rules.iter().filter(|rule| rule.key == (table, key));
-        let entries: Vec<String> = rules.map(|rule| format!("    {}{end}", entry(rule))).collect();
-        if !entries.is_empty() {
-            insert(&mut lines, table, key, entries, end);
+        let entries: Vec<String> = rules.map(entry).collect();
+        if entries.is_empty() {
+            continue;
         }
+        let calls = table == "syscalls";
+        let first = calls.then_some(("mode", "\"learned\""));
+        text = ringfence_policy::edit::added(&text, table, key, &entries, first)?;
     }
-    let mut text = lines.join("\n");
-    text.push('\n');
-    text
-}
-
-fn insert(lines: &mut Vec<String>, table: &str, key: &str, entries: Vec<String>, end: &str) {
-    let header = |line: &str| {
-        line.trim()
-            .strip_prefix('[')
-            .and_then(|rest| rest.split(']').next().map(str::to_owned))
-            .filter(|_| !line.trim().starts_with("[["))
-    };
-    let is_list = |line: &str| {
-        let rest = line.trim_start().strip_prefix(key)?.trim_start().strip_prefix('=')?;
-        rest.trim_start().strip_prefix('[').map(str::to_owned)
-    };
-    let Some(start) = lines.iter().position(|line| header(line).as_deref() == Some(table)) else {
-        lines.extend([end.to_owned(), format!("[{table}]{end}")]);
-        lines.extend((table == "syscalls").then(|| format!("mode = \"learned\"{end}")));
-        lines.push(format!("{key} = [{end}"));
-        lines.extend(entries);
-        lines.push(format!("]{end}"));
-        return;
-    };
-    let rest = &lines[start + 1..];
-    let next =
-        rest.iter().position(|line| line.starts_with('[')).map_or(lines.len(), |at| start + 1 + at);
-    let list = (start + 1..next).find_map(|at| is_list(&lines[at]).map(|rest| (at, rest)));
-    match list {
-        Some((at, rest)) => {
-            // What stood behind the bracket goes on behind the new entries.
-            let behind = (!rest.trim().is_empty()).then(|| format!("    {}", rest.trim_start()));
-            let new = [format!("{key} = [{end}")].into_iter().chain(entries).chain(behind);
-            lines.splice(at..=at, new);
-        }
-        None => {
-            let new = [format!("{key} = [{end}")].into_iter();
-            let new = new.chain(entries).chain([format!("]{end}")]);
-            lines.splice(start + 1..start + 1, new);
-        }
-    }
+    Some(text)
 }
 
 /// The lines that a change adds, in the form of `diff -u` without context.
@@ -223,6 +189,7 @@ mod tests {
             withheld: vec![rule(("filesystem", "read"), "~/.ssh/id?", "credentials:\nof ssh")],
             common: ["/sys/fs/cgroup"].into(),
             gone: [].into(),
+            stay: [].into(),
         }
     }
 
@@ -257,7 +224,7 @@ mod tests {
     #[test]
     fn additions_go_into_the_lists_that_are_there() {
         let old = "description = \"x\"\n\n[filesystem]\nread = [\"/a\", \"/b\"]\nwrite = [\n    \".\",\n]\n";
-        let new = merged(old, &proposal());
+        let new = merged(old, &proposal()).expect("it is a profile");
         ringfence_policy::Profile::from_toml(&new, "merged").expect("it is a profile");
         assert!(new.contains("[network]\nallow = [\n    \"example.org:443\""), "{new}");
         assert!(
@@ -272,12 +239,13 @@ mod tests {
     #[test]
     fn lines_end_as_they_did() {
         let old = "description = \"x\"\r\n\r\n[filesystem]\r\nread = [\"/a\",\r\n    \"/b\"]\r\n";
-        let new = merged(old, &proposal());
-        let plain = merged(&old.replace('\r', ""), &proposal());
+        let merged = |old: &str| merged(old, &proposal()).expect("it is a profile");
+        let new = merged(old);
+        let plain = merged(&old.replace('\r', ""));
         assert_eq!(new, plain.replace('\n', "\r\n"));
         assert_eq!(difference(old, &new), difference(&old.replace('\r', ""), &plain));
         ringfence_policy::Profile::from_toml(&new, "merged").expect("it is a profile");
         assert!(!plain.contains('\r') && plain.contains("    \"~/.config/app?\""), "the control");
-        assert!(merged("", &proposal()).starts_with("\n[filesystem]\n"));
+        assert!(merged("").starts_with("\n[filesystem]\n"));
     }
 }

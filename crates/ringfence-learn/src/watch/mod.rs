@@ -187,7 +187,7 @@ fn record(
     }
     if let Some(program) = processes.executed(thread) {
         let by = processes.name(thread);
-        observed.path(Act::Execute, &program, by);
+        observed.named(Act::Execute, &program, by, true);
     }
     if matches!(named.act, Act::Connect | Act::Bind) {
         let length = (call.arguments[2] as usize).min(128);
@@ -220,10 +220,11 @@ fn record(
     let by = processes.name(thread);
     if let Some((read, written)) = flags.map(changes::opened) {
         let acts = [(read, Act::Read), (written, Act::Write)];
-        acts.iter().filter(|one| one.0).for_each(|one| observed.path(one.1, &path, by));
+        acts.iter().filter(|one| one.0).for_each(|one| observed.named(one.1, &path, by, true));
         return;
     }
-    observed.path(named.act, &path, by);
+    let opened = named.act != Act::Write || named.name == "creat";
+    observed.named(named.act, &path, by, opened);
     if named.act == Act::Write {
         // A directory that has something in it stays: many try whether it has.
         const REMOVE_DIRECTORY: u64 = 0x200;

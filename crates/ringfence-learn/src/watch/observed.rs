@@ -30,6 +30,8 @@ pub enum Act {
 pub struct Use {
     /// How often.
     pub count: u64,
+    /// How often of these a file was opened, executed or gone into; else it was made, changed, replaced, removed.
+    pub opened: u64,
     /// By which programs.
     pub by: BTreeSet<String>,
 }
@@ -46,6 +48,7 @@ impl Use {
     /// Takes another one in.
     pub fn join(&mut self, other: &Use) {
         self.count += other.count;
+        self.opened += other.opened;
         self.by.extend(other.by.iter().cloned());
     }
 }
@@ -77,11 +80,18 @@ pub struct Observed {
 impl Observed {
     /// A file was named.
     pub fn path(&mut self, act: Act, path: &Path, by: &str) {
+        self.named(act, path, by, false);
+    }
+
+    /// A file was named, and perhaps opened, executed or gone into.
+    pub(super) fn named(&mut self, act: Act, path: &Path, by: &str, opened: bool) {
         if self.paths.len() >= MOST {
             self.lost += 1;
             return;
         }
-        self.paths.entry((path.to_owned(), act)).or_default().add(by);
+        let uses = self.paths.entry((path.to_owned(), act)).or_default();
+        uses.add(by);
+        uses.opened += u64::from(opened);
     }
 
     /// A name was changed: what must be there for that must be shown.

@@ -108,10 +108,9 @@ fn json_is_printed_or_refused() {
     {
         assert!(read(words, 0).is_object(), "the control: {words:?}");
     }
-    let none: [&[&str]; 7] = [
+    let none: [&[&str]; 6] = [
         &["run", "--json", "--", "touch", "made"],
         &["shell", "--json"],
-        &["learn", "--json", "-o", "made", "--", "true"],
         &["profile", "show", "--json", "default"],
         &["profile", "new", "--json", "--no-run", "-o", "made", "cat"],
         &["trust", "--json", &file],

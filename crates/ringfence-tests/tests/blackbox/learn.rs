@@ -127,11 +127,25 @@ fn a_file_is_not_overwritten_and_merging_shows_what_is_added() {
     let linked = learn(&place, &["--merge", "link.toml", "-o", "link.toml"], script);
     linked.ends(125).says("link.toml is a link, which would be replaced and not followed");
     assert!(place.project("link.toml").is_symlink());
-    // Lists that are written in another way are left alone, and what is to be added is printed.
-    let dotted = "extends = [\"default\"]\nfilesystem = { read = [\"~/.config/other?\"] }\n";
-    place.file("home/project/dotted.toml", dotted);
-    let unfit = learn(&place, &["--merge", "dotted.toml"], script);
-    unfit.ends(125).says("add them by hand").prints("\"~/.config/app?\", # once, by cat");
+    // Lists may be written in another way; what is there stays as it is.
+    let others = [
+        ("filesystem = { read = [", "\"~/.config/other?\"] } # mine\n"),
+        ("filesystem.read = [ # mine\n", "    '~/.config/other?',\n]\nlimits.pids = 500\n"),
+        ("\"filesystem\".'read' = [", "\"~/.config/other?\"] # mine\n"),
+    ];
+    for (head, rest) in others {
+        let text = format!("extends = [\"default\"]\n{head}{rest}");
+        place.file("home/project/dotted.toml", &text);
+        learn(&place, &["--merge", "dotted.toml", "-o", "dotted.toml"], script).ends(0);
+        let merged = fs::read_to_string(place.project("dotted.toml")).unwrap();
+        let entry = "    \"~/.config/app?\", # once, by cat\n";
+        assert!(merged.contains(entry) && merged.replace(entry, "").contains("# mine"), "{merged}");
+        for line in rest.lines() {
+            assert!(merged.lines().any(|found| found.trim() == line.trim()), "{line}: {merged}");
+        }
+        place.run(&["-p", "./dotted.toml"], &["sh", "-c", script]).ends(0);
+        learn(&place, &["--merge", "dotted.toml"], script).ends(0).says("nothing to propose");
+    }
 }
 
 #[test]

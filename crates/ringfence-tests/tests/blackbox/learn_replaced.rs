@@ -104,7 +104,48 @@ fn a_directory_that_is_not_empty_is_not_removed_by_trying() {
         assert!(rules(place).contains("\"~/.app?\""), "{}", rules(place));
         // The control: here it goes.
         let told = learn(place, &[], "rm -r ~/.app");
+        told.ends(0).says("not with the directory itself (EBUSY): ~/.app");
+        // Nothing in it is used: a rule would be good for nothing.
+        fs::remove_file(place.at("home/.app/f")).unwrap();
+        let told = learn(place, &[], "rmdir ~/.app");
         told.ends(0).says("not proposed: filesystem.write ~/.app?: its name is replaced");
+    });
+}
+
+/// All that is in it can go; of the directory's own name it is told that it stays.
+#[test]
+fn a_directory_that_is_removed_with_what_is_in_it_is_proposed() {
+    everybody(Tier::Namespace, |place| {
+        for (directory, script) in [
+            (".app", "rm -r ~/.app"),
+            (".cache/tool", "rm -r ~/.cache/tool && mkdir ~/.cache/tool"),
+        ] {
+            let _ = fs::remove_file(place.project("l.toml"));
+            place.file(format!("home/{directory}/f"), "x");
+            place.file(format!("home/{directory}/deep/f"), "x");
+            let first = learn(place, &["-o", "l.toml"], script);
+            let stays = format!("not with the directory itself (EBUSY): ~/{directory}");
+            first.ends(0).says("1 rule proposed").says(&stays);
+            let found = rules(place);
+            assert!(found.contains(&format!("write = [\n\"~/{directory}?\",\n]")), "{found}");
+            let text = fs::read_to_string(place.project("l.toml")).unwrap();
+            assert!(text.contains(&stays), "{text}");
+            assert!(
+                place.at(format!("home/{directory}/deep/f")).exists(),
+                "nothing real is changed"
+            );
+            let again = learn(place, &["-p", "./l.toml"], script);
+            again.says("nothing to propose").says(&stays);
+            let before = place.sh(&[], script);
+            assert!(
+                place.at(format!("home/{directory}/f")).exists(),
+                "the control: {}",
+                before.err
+            );
+            place.sh(&["-p", "./l.toml"], script).says("busy");
+            let left = fs::read_dir(place.at(format!("home/{directory}"))).unwrap().count();
+            assert_eq!(left, 0, "all that was in it is gone");
+        }
     });
 }
 

@@ -56,6 +56,7 @@ mod kept_homes;
 mod kernel_calls;
 mod killed_launcher;
 mod learn;
+mod learn_data;
 mod learn_more;
 mod learn_replaced;
 mod learn_rules;

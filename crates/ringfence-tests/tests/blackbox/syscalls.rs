@@ -141,6 +141,41 @@ fn only_what_runs_inside_is_learnt_by_program_and_build() {
     }
 }
 
+/// Evidence is a profile's that is named, and no other's that was once in a file of the same name.
+#[test]
+fn what_another_profile_called_is_not_proposed() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    let made = ["--syscalls", "learned", "-o", "l.toml"];
+    learn(place, &made, "mkdir made").ends(0);
+    let text = fs::read_to_string(place.project("l.toml")).unwrap();
+    assert!(text.contains("\"mkdirat\""), "the control: {text}");
+    fs::remove_file(place.project("l.toml")).unwrap();
+    learn(place, &made, "ls .").ends(0);
+    let text = fs::read_to_string(place.project("l.toml")).unwrap();
+    assert!(text.contains("\"getdents64\"") && !text.contains("mkdirat"), "{text}");
+    let shown = place.ringfence(["profile", "syscalls", "l.toml"]).well();
+    assert!(!shown.contains("mkdirat"), "{shown}");
+    // What is learnt for a named profile adds up, wherever it is written to, and by whatever name the file is found.
+    fs::create_dir(place.project("sub")).unwrap();
+    let named = |name: &'static str, output: &'static str| {
+        ["--syscalls", "learned", "-p", name, "-o", output]
+    };
+    learn(place, &named("./l.toml", "one.toml"), "mkdir made").ends(0);
+    learn(place, &named("./sub/../l.toml", "two.toml"), "ln -s a b").ends(0);
+    let text = fs::read_to_string(place.project("two.toml")).unwrap();
+    assert!(text.contains("\"mkdirat\"") && text.contains("\"symlinkat\""), "{text}");
+    // Nor is what a program called that has been replaced since.
+    let tool = place.project("tool");
+    fs::copy("/bin/rmdir", &tool).unwrap();
+    learn(place, &named("./l.toml", "three.toml"), "mkdir made; ./tool made").ends(0);
+    let text = fs::read_to_string(place.project("three.toml")).unwrap();
+    assert!(text.contains("\"unlinkat\", # once, by tool"), "the control: {text}");
+    fs::copy("/bin/true", &tool).unwrap();
+    learn(place, &named("./l.toml", "four.toml"), "./tool").ends(0);
+    let text = fs::read_to_string(place.project("four.toml")).unwrap();
+    assert!(text.contains("\"mkdirat\"") && !text.contains("unlinkat"), "{text}");
+}
+
 #[test]
 fn a_list_goes_with_published_ports() {
     let place = &Place::new(Person::Ordinary, Tier::Namespace);
