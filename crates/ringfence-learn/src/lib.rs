@@ -23,6 +23,7 @@ pub mod hints;
 pub mod host;
 pub mod introspection;
 mod looked;
+mod makefile;
 mod modules;
 pub mod nss;
 pub mod program;

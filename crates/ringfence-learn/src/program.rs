@@ -1,5 +1,7 @@
 //! From a command line to the exact set of libraries: programs, scripts and what they start.
 
+mod projects;
+
 use crate::closure::Surroundings;
 use crate::collect::Collector;
 pub use crate::collect::{Answer, Reason};
@@ -45,6 +47,8 @@ pub fn libraries(question: &Question, looked: &mut dyn FnMut(&Path, Look)) -> An
     let host = Host::new(looked);
     let mut programs = Programs {
         question,
+        at: question.workdir.clone(),
+        beside: Vec::new(),
         host: &host,
         collector: Collector::new(&host, question.surroundings.clone()),
         seen: Known::default(),
@@ -65,6 +69,10 @@ pub fn libraries(question: &Question, looked: &mut dyn FnMut(&Path, Look)) -> An
 
 struct Programs<'q, 'h, 'a> {
     question: &'q Question,
+    /// Where commands start.
+    at: PathBuf,
+    /// Directories before those of `PATH`.
+    beside: Vec<PathBuf>,
     host: &'h Host<'a>,
     collector: Collector<'h, 'a>,
     /// Programs that were looked at.
@@ -95,7 +103,7 @@ impl Programs<'_, '_, '_> {
                 self.texts_of(&text, by, depth);
             } else if matches!(name.as_slice(), b"." | b"source") {
                 for path in rest.first().into_iter().flat_map(Word::values) {
-                    let path = self.question.workdir.join(OsStr::from_bytes(path));
+                    let path = self.at.join(OsStr::from_bytes(path));
                     for path in self.matching(&path) {
                         self.shell_file(&path, depth + 1);
                     }
@@ -160,10 +168,10 @@ impl Programs<'_, '_, '_> {
             return None;
         }
         let candidates: Vec<PathBuf> = if name.contains(&b'/') {
-            vec![self.question.workdir.join(file)]
+            vec![self.at.join(file)]
         } else {
-            let search = self.question.search.iter().take(256);
-            search.map(|directory| self.question.workdir.join(directory).join(file)).collect()
+            let search = self.beside.iter().chain(self.question.search.iter().take(256));
+            search.map(|directory| self.at.join(directory).join(file)).collect()
         };
         candidates.into_iter().find(|path| {
             let Some(found) = self.host.resolve(path) else { return false };
@@ -197,6 +205,9 @@ impl Programs<'_, '_, '_> {
                 Starts::Words(words) => self.command(&words, Some(by.unwrap_or(path)), depth + 1),
                 Starts::Text(text) => self.texts_of(&text, Some(by.unwrap_or(path)), depth),
             }
+        } else if projects::is_runner(base) {
+            self.collector.answer.arguments |= own;
+            self.runs(base, by.unwrap_or(path), rest, depth);
         } else if matches!(base, "busybox" | "toybox") {
             self.collector.answer.arguments |= own;
             let applet = rest.first().and_then(Word::constant);
@@ -213,7 +224,7 @@ impl Programs<'_, '_, '_> {
                     self.interpreted_text(base, &text, path, depth);
                 }
             } else if let Some(script) = script {
-                let script = self.question.workdir.join(OsStr::from_bytes(&script));
+                let script = self.at.join(OsStr::from_bytes(&script));
                 self.entry_script(base, &script, depth);
             }
         }
@@ -256,7 +267,7 @@ impl Programs<'_, '_, '_> {
             self.texts_of(first, Some(shell), depth);
         } else {
             for path in first.values() {
-                let path = self.question.workdir.join(OsStr::from_bytes(path));
+                let path = self.at.join(OsStr::from_bytes(path));
                 self.shell_file(&path, depth + 1);
             }
         }
@@ -273,7 +284,7 @@ impl Programs<'_, '_, '_> {
 
     fn variables(&self) -> Variables {
         let home = self.question.home.as_os_str().as_bytes().to_vec();
-        let workdir = self.question.workdir.as_os_str().as_bytes().to_vec();
+        let workdir = self.at.as_os_str().as_bytes().to_vec();
         Variables::new([(b"HOME".to_vec(), home), (b"PWD".to_vec(), workdir)])
     }
 

@@ -58,7 +58,12 @@ const WRAPPERS: [Wrapper; 31] = [
     },
     words(&["nice"], "n", &["adjustment"], 0),
     words(&["nohup", "setsid", "unbuffer", "chronic", "entr", "valgrind", "eatmydata"], "", &[], 0),
-    words(&["command", "builtin", "catchsegv", "ccache", "distcc", "sccache"], "", &[], 0),
+    words(
+        &["command", "builtin", "catchsegv", "ccache", "distcc", "sccache", "cross-env"],
+        "",
+        &[],
+        0,
+    ),
     // It has the loader tell what the program would load: that must be there.
     words(&["ldd"], "", &[], 0),
     words(&["exec"], "a", &[], 0),

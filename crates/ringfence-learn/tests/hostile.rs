@@ -158,6 +158,49 @@ fn a_fifo_in_the_place_of_a_library_holds_nobody() {
     assert!(Finder::new(&host, Surroundings::default()).closure(&fifo).is_none());
 }
 
+/// A project's files are whoever's who wrote them.
+#[test]
+fn files_of_projects_hold_nobody_and_are_not_executed() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path().canonicalize().unwrap();
+    let ask = |words: &[&str]| {
+        let mut question = question(&words.iter().map(Path::new).collect::<Vec<_>>());
+        question.workdir.clone_from(&place);
+        libraries(&question, &mut |_, _| {})
+    };
+    let has = |answer: &ringfence_learn::program::Answer, name: &str| {
+        answer.files.iter().any(|path| path.to_string_lossy().contains(name))
+    };
+    let xz = "/usr/bin/xz";
+    if !Path::new(xz).exists() || !Path::new("/usr/bin/make").exists() {
+        return;
+    }
+    let (makefile, package) = (place.join("Makefile"), place.join("package.json"));
+    // The control.
+    fs::write(&makefile, format!("all:\n\t{xz} x; touch made\nX := $(shell touch made)\n"))
+        .unwrap();
+    assert!(has(&ask(&["/usr/bin/make"]), "liblzma") && !place.join("made").exists());
+    // Makefiles that are none: a FIFO, one without an end, a directory, one that includes itself.
+    for kind in ["mkfifo", "mkdir", "ln -s /dev/zero", "ln -s Makefile"] {
+        let _ = fs::remove_file(&makefile).or_else(|_| fs::remove_dir(&makefile));
+        let script = format!("{kind} {}", makefile.display());
+        assert!(std::process::Command::new("sh").args(["-c", &script]).status().unwrap().success());
+        assert!(!has(&ask(&["/usr/bin/make"]), "liblzma"), "{kind}");
+    }
+    fs::remove_file(&makefile).unwrap();
+    let many: String = (0..64).map(|at| format!("$(MAKE) -C d{at} t{at}; ")).collect();
+    fs::write(&makefile, format!("include Makefile\n%:\n\t{many} $(MAKE) $@ x\n")).unwrap();
+    ask(&["/usr/bin/make", "a"]);
+    let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
+    let again =
+        r#"{"scripts": {"a": "npm run a; npm run b; npm run a", "b": "npm run a && npm run b"}}"#;
+    for text in [deep.as_str(), again, "{", "[]", r#"{"scripts": {"a": 1}}"#, r#"{"scripts": "a"}"#]
+    {
+        fs::write(&package, text).unwrap();
+        ask(&["/usr/bin/npm", "run", "a"]);
+    }
+}
+
 #[test]
 fn everything_that_an_answer_depends_on_is_told() {
     let place = tempfile::tempdir().unwrap();

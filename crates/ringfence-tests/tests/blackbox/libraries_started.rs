@@ -141,3 +141,89 @@ fn what_another_program_starts_for_somebody_is_there() {
     assert!(!see(&["nice", "-n", "5", "ls", "/usr/lib", "--hide", "git"]));
     assert!(see(&["nice", "-n", "5", "sh", "-c", "ls /usr/lib; git --version"]));
 }
+
+/// A program whose library nothing else here needs, and whether a command's set has that library.
+fn has_curl(place: &Place, command: &[&str]) -> bool {
+    let library = place.shell("ldd /usr/bin/curl | grep -o '/[^ ]*libcurl[^ ]*'").text();
+    let words = ["explain", "--libs", "exact", library.trim()];
+    let words = words.into_iter().chain(command.iter().copied());
+    match place.ringfence(words).code {
+        0 => true,
+        1 => false,
+        code => panic!("{command:?}: {code}"),
+    }
+}
+
+#[test]
+fn what_a_makefile_has_run_is_found() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    if !place.has("make", "--version") || !place.has("/usr/bin/curl", "--version") {
+        return left_out("make", "it or curl is not installed");
+    }
+    let text = "include rules.mk\nall: deep\nV := $(shell touch made-in-discovery; git --version > /dev/null)\n\
+                quiet:\n\t@echo quiet\n";
+    place.file("home/project/Makefile", text);
+    place.file(
+        "home/project/rules.mk",
+        "TOOL = /usr/bin/curl --version\n.PHONY: deep all quiet\nfirst: all\ndeep:\n\t@$(TOOL) > /dev/null && echo $@\n",
+    );
+    place.directory("home/project/sub");
+    place.file("home/project/sub/GNUmakefile", "up:\n\t@$(MAKE) -s -C .. deep\n");
+    for command in [
+        &["make", "-s"][..],
+        &["make", "-s", "deep"],
+        &["make", "-sC", "sub"],
+        &["sh", "-c", "cd . && make -s -f Makefile all"],
+        &["env", "make", "-s", "-j2", "deep"],
+    ] {
+        let ran = place.run(&EXACT, command);
+        assert_eq!(ran.ends(0).text().trim(), "deep", "{command:?}: {}", ran.err);
+    }
+    place.run(&EXACT, &["make", "quiet"]).ends(0).prints("quiet");
+    let _ = std::fs::remove_file(place.project("made-in-discovery"));
+    assert!(has_curl(place, &["make", "deep"]) && has_curl(place, &["make"]));
+    assert!(!has_curl(place, &["make", "all", "TOOL=true"]), "what the command line sets holds");
+    assert!(!has_curl(place, &["make", "quiet"]), "the control: another target's");
+    assert!(!place.project("made-in-discovery").exists(), "discovery ran nothing");
+}
+
+#[test]
+fn what_a_package_has_run_is_found() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    if !place.has("npm", "--version") || !place.has("/usr/bin/curl", "--version") {
+        return left_out("npm", "it or curl is not installed");
+    }
+    let package = r#"{"name": "x", "version": "1.0.0", "scripts": {
+        "pretest": "echo before", "test": "npm run -s deep", "deep": "tool && own",
+        "start": "node -e 'require(\"child_process\").execFileSync(\"/usr/bin/curl\", [\"--version\"])' && echo started",
+        "postinstall": "/usr/bin/curl --version > made && echo installed", "quiet": "echo quiet"}}"#;
+    place.file("home/project/package.json", package);
+    let bin = "node_modules/.bin";
+    place.directory(format!("home/project/{bin}"));
+    place.script(
+        "node_modules/tool.sh",
+        "#!/bin/sh\n/usr/bin/curl --version > /dev/null && echo tool\n",
+    );
+    place.script("node_modules/own.js", "#!/usr/bin/env node\nconsole.log(\"own\")\n");
+    place.link(format!("home/project/{bin}/tool"), "../tool.sh");
+    place.link(format!("home/project/{bin}/own"), "../own.js");
+    place.directory("home/project/sub");
+    let commands = [
+        &["npm", "test", "-s"][..],
+        &["npm", "-s", "run", "deep"],
+        &["npm", "start", "-s"],
+        &["npm", "exec", "-c", "tool"],
+        &["npx", "tool"],
+        &["sh", "-c", "cd sub && npm -s run deep"],
+    ];
+    for command in commands {
+        assert!(has_curl(place, command), "{command:?}");
+        let ran = place.run(&EXACT, command);
+        let last = ran.ends(0).text().lines().last().unwrap_or_default().to_owned();
+        assert!(["tool", "own", "started"].contains(&last.as_str()), "{command:?}: {}", ran.text());
+    }
+    place.run(&EXACT, &["npm", "ci", "-s", "--offline"]);
+    assert!(has_curl(place, &["npm", "ci"]) && has_curl(place, &["npm", "install"]));
+    assert!(!has_curl(place, &["npm", "run", "quiet"]), "the control: another script's");
+    assert!(!has_curl(place, &["npm", "version"]));
+}
