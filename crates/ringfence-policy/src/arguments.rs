@@ -27,10 +27,15 @@ pub(crate) fn named(
     policy: &mut Policy,
 ) -> Named {
     let mut named = Named::default();
+    let mut operands = false;
     for argument in arguments {
         let bytes = argument.as_bytes();
         let url = bytes.strip_prefix(b"file://").map(decoded);
-        if url.is_none() && (bytes.is_empty() || bytes.starts_with(b"-")) {
+        if bytes == b"--" && !operands {
+            operands = true;
+            continue;
+        }
+        if url.is_none() && (bytes.is_empty() || bytes.starts_with(b"-") && !operands) {
             continue;
         }
         let path = match &url {
@@ -43,6 +48,7 @@ pub(crate) fn named(
             continue;
         }
         match resolver.real(&path) {
+            Ok(real) if granted == Arguments::Files && is_directory(resolver, &real.path) => {}
             Ok(real) if real.exists => {
                 let reason = no_argument(&real.path, policy)
                     .or_else(|| no_argument_above(&real.path, policy));
@@ -74,10 +80,8 @@ impl Named {
         policy: &mut Policy,
     ) {
         let real = resolver.real(path).ok().filter(|real| real.exists || in_directory);
-        let files = resolver.files();
-        // A directory has itself in it.
-        let is_directory = |path: &Path| files.link(&path.join(".")).is_ok();
         let Some(real) = real else { return };
+        let is_directory = |path: &Path| is_directory(resolver, path);
         let above = match is_directory(&real.path) {
             true => Some(real.path.clone()),
             false => real.path.parent().map(PathBuf::from),
@@ -123,6 +127,11 @@ impl Named {
         }
         Ok(())
     }
+}
+
+/// A directory has itself in it.
+fn is_directory(resolver: &Resolver<'_>, path: &Path) -> bool {
+    resolver.files().link(&path.join(".")).is_ok()
 }
 
 /// Whether every profile shows it: then there is nothing to say.

@@ -170,7 +170,7 @@ pub const KEYS: [KeyInfo; 55] = {
             Arguments,
             "",
             "arguments",
-            &["none", "read", "write", "beside"],
+            &["none", "files", "read", "write", "beside"],
             "Whether files and directories that the command's arguments name are granted.",
         ),
         row(

@@ -287,6 +287,8 @@ pub struct Environment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arguments {
+    /// It may be read where it is no directory: what names one is a word of another kind.
+    Files,
     /// It may be read.
     Read,
     /// It may be written.

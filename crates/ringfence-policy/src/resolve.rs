@@ -90,7 +90,10 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     let workdir = policy.workdir.clone();
     let mut named = arguments::Named::default();
     if let Some(granted) = policy.arguments {
-        let key = if granted == Arguments::Read { Key::Read } else { Key::Write };
+        let key = match granted {
+            Arguments::Files | Arguments::Read => Key::Read,
+            Arguments::Write | Arguments::Beside => Key::Write,
+        };
         named = arguments::named(&request.arguments, granted, &mut resolver, &mut policy);
         for path in &named.rules {
             merged.option(&Setting::new(key, path.clone()));
@@ -365,8 +368,9 @@ fn home(text: &str) -> Result<Home, String> {
     }
 }
 
-const ARGUMENTS: [(&str, Option<Arguments>); 4] = [
+const ARGUMENTS: [(&str, Option<Arguments>); 5] = [
     ("none", None),
+    ("files", Some(Arguments::Files)),
     ("read", Some(Arguments::Read)),
     ("write", Some(Arguments::Write)),
     ("beside", Some(Arguments::Beside)),

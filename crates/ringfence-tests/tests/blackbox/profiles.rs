@@ -152,6 +152,21 @@ fn arguments_are_granted_and_nothing_beside_them() {
         assert_ne!(place.run(&["-p", "program"], &["sh", "-c", script, named]).code, 0);
         place.run(&["-p", "sqlite"], &["sh", "-c", script, named]).ends(0);
         assert_eq!(fs::read_to_string(named).expect("a file"), "x\n");
+        // Behind `--` a dash begins a name; before it an option.
+        place.file("home/project/-dash", "dash\n");
+        place.run(&["-p", "less"], &["cat", "--", "-dash"]).ends(0).prints("dash");
+        let script = "cat ./-dash";
+        place.run(&["-p", "program"], &["sh", "-c", script, "-dash"]).ends(1);
+        place.run(&["-p", "program"], &["sh", "-c", script, "--", "-dash"]).ends(0).prints("dash");
+        // What reads files alone gets no directory for a word that is the name of one.
+        place.file("home/project/deep/f", "deep\n");
+        let script = "cat -- ./-dash ./deep/f";
+        let jq = place.run(&["-p", "jq"], &["sh", "-c", script, ".", "deep", "deep/f"]);
+        assert_eq!(jq.ends(1).text(), "deep");
+        assert!(!jq.err.contains("not granted"), "{}", jq.err);
+        let jq = place.run(&["-p", "jq"], &["sh", "-c", script, ".", "./-dash", "deep/f"]);
+        jq.ends(0).prints("dash\ndeep");
+        place.run(&["-p", "program"], &["sh", "-c", script, "."]).ends(0).prints("dash\ndeep");
         // By an address, as desktops pass them; and never the home for being named.
         let address = format!("file://{}", place.text("home/documents/other"));
         place.run(&["-p", "program"], &["sh", "-c", "cat ~/documents/other", &address]).ends(0);
