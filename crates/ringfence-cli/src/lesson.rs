@@ -12,6 +12,7 @@ use ringfence_learn::watch::{self, Use, Watch};
 use ringfence_policy::decide::Request;
 use ringfence_policy::own::LEARNING;
 use ringfence_policy::path::quote;
+use ringfence_policy::protect::held_in_home;
 use ringfence_policy::{HostFiles, NetworkMode, Policy, Subject, decide};
 use ringfence_sandbox::dbus::TRACE;
 use ringfence_session::ledger::{Reader, Row};
@@ -205,7 +206,19 @@ fn inner(
         let mut decided = asked.iter().map(|request| decide(policy, request));
         decided.any(|decision| decision.allowed && decision.layer != "private")
     };
-    for path in Secrets::of(policy).hidden(&granted) {
+    let hidden = Secrets::of(policy).hidden(&granted);
+    // What is protected would be a mount, which nobody replaces (EBUSY). All that is written is kept apart and dropped, and
+    // that it was is told; a link is left, since its grant would be one of what it leads to.
+    for path in held_in_home().map(|(name, _)| home.join(name)) {
+        let is_own = path.symlink_metadata().is_ok_and(|data| data.is_file());
+        if is_own
+            && home.parent().is_some()
+            && !hidden.iter().any(|hidden| path.starts_with(hidden))
+        {
+            command.arg("--write").arg(quote(&path));
+        }
+    }
+    for path in hidden {
         command.arg("--deny").arg(quote(&path));
     }
     if policy.network.mode != NetworkMode::Host && !parsed.has("network") {

@@ -46,10 +46,14 @@ pub struct Entry {
 
 /// Why a path below the home is protected there, if it is, or is in what is: a grant of just that lifts it.
 pub fn below_home(rest: &std::path::Path) -> Option<&'static str> {
-    let names = NAMES.iter().map(|entry| (entry.name, entry.reason));
     let judged = JUDGED.iter().map(|(name, _, reason)| (*name, *reason));
-    let mut all = HOME.iter().copied().chain(names).chain(judged);
+    let mut all = held_in_home().chain(judged);
     all.find(|(name, _)| rest.starts_with(name)).map(|(_, reason)| reason)
+}
+
+/// The names that nobody may change below the home, each with its reason.
+pub fn held_in_home() -> impl Iterator<Item = (&'static str, &'static str)> {
+    HOME.iter().copied().chain(NAMES.iter().map(|entry| (entry.name, entry.reason)))
 }
 
 /// Below the home as well: what is judged by its content, whoever grants it, and what is of one session.

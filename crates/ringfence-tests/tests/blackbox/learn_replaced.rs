@@ -94,6 +94,30 @@ fn a_name_at_the_top_of_the_home_that_is_replaced_is_told() {
     });
 }
 
+/// What is protected would be a mount in a run: while it is learnt it is replaced as outside, and nothing real is.
+#[test]
+fn protected_files_of_the_home_are_replaced_while_a_run_is_watched() {
+    everybody(Tier::Namespace, |place| {
+        let git = place.file("home/.gitconfig", "[user]\n");
+        let shell = place.file("home/.bashrc", "x\n");
+        place.file("home/one/f", "f\n");
+        place.directory("home/other");
+        let script = "git config --global a.b new && git config --global a.b && rm ~/.bashrc && ln ~/one/f ~/other/f \
+                      && mv ~/other/f ~/g && cat ~/g";
+        let _ = fs::remove_file(place.project("l.toml"));
+        let learnt = learn(place, &["-o", "l.toml"], script);
+        learnt.ends(0).prints("new\nf").says("not proposed: filesystem.write ~/.gitconfig?: ");
+        learnt.says("not proposed: filesystem.write ~/.bashrc?: ");
+        assert!(!rules(place).contains(".gitconfig") && !rules(place).contains(".bashrc"));
+        assert_eq!(fs::read_to_string(&git).unwrap(), "[user]\n");
+        assert_eq!(fs::read_to_string(&shell).unwrap(), "x\n");
+        assert!(place.at("home/one/f").exists() && !place.at("home/g").exists());
+        // The control: in a run it is protected.
+        place.sh(&["-w", &place.text("home")], "rm ~/.bashrc").ends(1);
+        assert!(shell.exists());
+    });
+}
+
 #[test]
 fn a_directory_that_is_not_empty_is_not_removed_by_trying() {
     everybody(Tier::Namespace, |place| {
