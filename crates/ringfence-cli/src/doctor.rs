@@ -20,7 +20,7 @@ pub fn doctor(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
     help::no_words("doctor", &parsed.rest)?;
     let mut report = report(&Facts::probed(), &Surroundings::look());
-    report.findings.push(ringfence_sandbox::vm::finding(&crate::vm::home()));
+    report.findings.push(crate::vm::finding());
     let text = if parsed.has("json") {
         let mut text = serde_json::to_string_pretty(&report).map_err(Fault::of)?;
         text.push('\n');

@@ -10,7 +10,7 @@ use ringfence_policy::{NetworkMode, Policy, TierChoice, shown};
 use ringfence_sandbox::facts::MachineFacts;
 use ringfence_sandbox::plan::Plan;
 use ringfence_sandbox::trace::Trace;
-use ringfence_sandbox::vm::{self, Assets, Machine};
+use ringfence_sandbox::vm::{self, Assets, Machine, Monitor};
 use ringfence_sandbox::{Facts, LaunchError};
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -36,6 +36,8 @@ pub fn inner(name: &str, arguments: &mut dyn Iterator<Item = OsString>) -> Optio
         }
         #[cfg(target_arch = "x86_64")]
         vm::RESTORE => Some(vm::checkpoint::restore::run(arguments)),
+        #[cfg(feature = "krun")]
+        vm::krun::MACHINE => Some(vm::krun::run(arguments)),
         vm::BRIDGE => {
             let settings = Settings::of(arguments)?;
             Some(end(bridge::run(&settings)))
@@ -88,12 +90,28 @@ pub fn check(policy: &Policy, parsed: &Parsed) -> Result<(), Fault> {
 /// What the vm tier of a policy has to work with: facts for the planner.
 pub fn look(policy: &Policy, facts: &mut Facts) {
     if policy.tier == TierChoice::Vm {
-        facts.machine = Some(Assets::find(&home()).map(|assets| MachineFacts {
-            kernel: assets.kernel.release,
-            accelerator: vm::accel::known(&vm::assets::cache(&home())),
-            nested: std::env::var_os(NESTED).is_some(),
-        }));
+        facts.machine = Some(found());
     }
+}
+
+/// What serves, or why nothing does.
+fn found() -> Result<MachineFacts, String> {
+    let monitor = monitor()?;
+    let assets = Assets::find(&home(), monitor)?;
+    let accelerator = vm::accel::known(&vm::assets::cache(&home()));
+    monitor.with(accelerator)?;
+    let nested = std::env::var_os(NESTED).is_some();
+    Ok(MachineFacts { kernel: assets.kernel.release, accelerator, monitor, nested })
+}
+
+/// What `doctor` says of this tier.
+pub fn finding() -> ringfence_sandbox::doctor::Finding {
+    vm::finding(&home(), std::env::var_os(vm::monitor::VARIABLE).as_deref())
+}
+
+/// The monitor that is asked for.
+fn monitor() -> Result<Monitor, String> {
+    Monitor::of(std::env::var_os(vm::monitor::VARIABLE).as_deref())
 }
 
 /// A machine for a run, and what stands in the sandbox for the command.
@@ -121,9 +139,10 @@ pub fn start(
         ringfence_sandbox::planner::plan(policy, facts, &ringfence_sandbox::facts::HostPaths)
             .map_err(Fault::of)?;
     let shape = plan.machine.as_ref().ok_or_else(|| Fault::usage("the plan has no machine"))?;
-    let assets = Assets::find(&home()).map_err(Fault::usage)?;
+    let assets = Assets::find(&home(), shape.monitor).map_err(Fault::usage)?;
     let program = vm::show::program(policy).map_err(Fault::usage)?;
     let ask = |source: &Source| {
+        source.can(shape)?;
         vm::read_ahead(&assets, shape, &home()).map_err(Fault::usage)?;
         source.ask(policy, &plan, shape)
     };
@@ -160,7 +179,7 @@ impl Guest {
 /// Why a run in a machine failed, with what QEMU said.
 pub fn explain(guest: Option<&Guest>, error: LaunchError) -> LaunchError {
     match guest.and_then(|guest| guest.machine.borrow_mut().complaint()) {
-        Some(said) => LaunchError::Setup(format!("{error}; QEMU says: {said}")),
+        Some(said) => LaunchError::Setup(format!("{error}; {said}")),
         None => error,
     }
 }
@@ -191,8 +210,12 @@ pub fn vm(arguments: Vec<OsString>) -> Result<u8, Fault> {
 }
 
 fn status() -> Result<u8, Fault> {
-    let assets = Assets::find(&home()).map_err(Fault::usage)?;
-    line(format_args!("qemu          {}", assets.qemu.display()))?;
+    let monitor = monitor().map_err(Fault::usage)?;
+    let assets = Assets::find(&home(), monitor).map_err(Fault::usage)?;
+    match monitor {
+        Monitor::Qemu => line(format_args!("qemu          {}", assets.monitor.display()))?,
+        Monitor::Krun => line(format_args!("libkrun       in this program"))?,
+    };
     let kernel = &assets.kernel;
     line(format_args!("guest kernel  {} ({})", kernel.release, kernel.image.display()))?;
     let (accelerator, why) = vm::accel::find();

@@ -324,6 +324,9 @@ pub struct MachineFacts {
     pub kernel: String,
     /// What executes a guest's instructions here.
     pub accelerator: crate::vm::accel::Accelerator,
+    /// What its devices would be made by.
+    #[serde(skip_serializing_if = "crate::vm::Monitor::usual")]
+    pub monitor: crate::vm::Monitor,
     /// The guest is to have virtualisation of its own.
     pub nested: bool,
 }

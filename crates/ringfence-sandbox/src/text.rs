@@ -40,6 +40,10 @@ pub fn machine(shape: &crate::vm::Shape) -> String {
         format!("Linux {}", shape.kernel),
         format!("executed by {}", shape.accelerator.name()),
     ];
+    // What serves unless it is asked for something else is not said.
+    words.extend((!shape.monitor.usual()).then(|| {
+        format!("devices by {} ({})", shape.monitor.name(), crate::vm::monitor::VARIABLE)
+    }));
     words.extend(shape.processes.map(|count| format!("{count} processes")));
     words.extend(shape.files.map(|count| format!("{count} open files for each process")));
     words.extend(shape.cpus.map(|cpus| format!("{} processors", f64::from(cpus) / 1000.0)));

@@ -7,11 +7,16 @@ use host::{Host, host};
 use ringfence_policy::Key;
 use ringfence_sandbox::facts::MachineFacts;
 use ringfence_sandbox::plan::Tier;
+use ringfence_sandbox::vm::Monitor;
 use ringfence_sandbox::vm::accel::Accelerator;
 
 fn guest() -> Host {
-    let machine =
-        MachineFacts { kernel: "6.1.0".to_owned(), accelerator: Accelerator::Tcg, nested: false };
+    let machine = MachineFacts {
+        kernel: "6.1.0".to_owned(),
+        accelerator: Accelerator::Tcg,
+        monitor: Monitor::Qemu,
+        nested: false,
+    };
     host().facts(|facts| facts.machine = Some(Ok(machine))).option(Key::Tier, "vm")
 }
 
@@ -25,6 +30,22 @@ fn a_machine_changes_nothing_of_what_the_bridge_may_do() {
     assert_eq!((with.tier, with.tier_name()), (Tier::Namespace, "namespace"));
     // One derivation of the rules: mounts, Landlock, calls, environment, guards are the same.
     assert_eq!(with, without);
+}
+
+#[test]
+fn a_plan_says_who_makes_the_devices_where_it_is_asked_for() {
+    let (usual, mut krun) = (guest().plan().machine.unwrap(), guest());
+    assert!(!serde_json::to_string(&usual).unwrap().contains("monitor"));
+    assert!(!ringfence_sandbox::text::machine(&usual).contains("QEMU"));
+    krun = krun.facts(|facts| {
+        if let Some(Ok(machine)) = &mut facts.machine {
+            machine.monitor = Monitor::Krun;
+        }
+    });
+    let shape = krun.plan().machine.unwrap();
+    assert_eq!(shape.monitor, Monitor::Krun);
+    let said = ringfence_sandbox::text::machine(&shape);
+    assert!(said.ends_with("devices by libkrun (RINGFENCE_VM_MONITOR)"), "{said}");
 }
 
 #[test]

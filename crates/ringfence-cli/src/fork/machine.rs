@@ -5,7 +5,7 @@ use crate::error::Fault;
 use crate::options::Parsed;
 use ringfence_policy::Policy;
 use ringfence_sandbox::plan::Plan;
-use ringfence_sandbox::vm::{self, Forked, Shape, Wish};
+use ringfence_sandbox::vm::{self, Forked, Monitor, Shape, Wish};
 use ringfence_session::ledger::Session;
 use ringfence_session::{live, overlay, place};
 use std::ffi::{OsStr, OsString};
@@ -118,6 +118,19 @@ impl Source {
             return Err(self.refused("a secret of it was read from a descriptor (--inject fd:N)"));
         }
         Ok(())
+    }
+
+    /// Whether machines of such a shape can be forked.
+    ///
+    /// # Errors
+    /// They cannot, and why.
+    pub fn can(&self, shape: &Shape) -> Result<(), Fault> {
+        match shape.monitor {
+            Monitor::Qemu => Ok(()),
+            Monitor::Krun => Err(self.refused(
+                "its machine is libkrun's, which saves none; start it without RINGFENCE_VM_MONITOR",
+            )),
+        }
     }
 
     /// Asks its launcher for what the fork goes on from, where the fork will have the same policy.

@@ -27,6 +27,7 @@ pub(super) fn plan(
     let degraded = processors(policy, facts, paths)?;
     let shape = Shape {
         accelerator: machine.accelerator,
+        monitor: machine.monitor,
         memory,
         kernel: machine.kernel.clone(),
         processes: policy.limits.pids,

@@ -1,5 +1,6 @@
 //! What a machine is made of, and where that is on the host.
 
+use super::monitor::Monitor;
 use std::path::{Path, PathBuf};
 
 /// The emulator.
@@ -10,8 +11,8 @@ const FOR_ALL: &str = "/var/lib/ringfence/vm";
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assets {
-    /// QEMU's program.
-    pub qemu: PathBuf,
+    /// The monitor's program: QEMU's, or this one.
+    pub monitor: PathBuf,
     /// The guest's kernel.
     pub kernel: Kernel,
 }
@@ -45,14 +46,17 @@ impl Assets {
     ///
     /// # Errors
     /// A sentence: what is missing, and what to do.
-    pub fn find(home: &Path) -> Result<Assets, String> {
+    pub fn find(home: &Path, monitor: Monitor) -> Result<Assets, String> {
         if !cfg!(target_arch = "x86_64") {
             return Err("the vm tier is for x86-64 hosts".to_owned());
         }
         let missing = |what: &str| format!("the vm tier has no {what} yet: ringfence vm setup");
-        let qemu = qemu().ok_or_else(|| missing("qemu-system-x86_64"))?;
+        let monitor = match monitor {
+            Monitor::Qemu => qemu().ok_or_else(|| missing("qemu-system-x86_64"))?,
+            Monitor::Krun => crate::itself::place()?,
+        };
         let kernel = kernel(home).ok_or_else(|| missing("guest kernel"))?;
-        Ok(Assets { qemu, kernel })
+        Ok(Assets { monitor, kernel })
     }
 }
 

@@ -16,7 +16,7 @@
 
 use super::assets::{self, Assets};
 use super::machine::Machine;
-use super::template::{self, Key, Template};
+use super::template;
 use super::{Shape, still};
 use ringfence_guest::line::Saved;
 use ringfence_policy::Policy;
@@ -146,11 +146,7 @@ impl Forked {
 /// # Errors
 /// A sentence: none can be saved.
 pub fn read_ahead(assets: &Assets, shape: &Shape, home: &Path) -> Result<(), String> {
-    let (cache, key) = (assets::cache(home), Key::of(assets, shape)?);
-    let template = match Template::find(&cache, &key) {
-        Some(template) => template,
-        None => template::make(assets, shape, &cache, &key)?,
-    };
+    let template = template::find_or_make(assets, shape, &assets::cache(home))?;
     let (mut memory, mut buffer) = (template.memory()?, vec![0; PIECE]);
     while memory.read(&mut buffer).is_ok_and(|count| count > 0) {}
     Ok(())

@@ -3,14 +3,15 @@
 //! The program is its own agent: the versions of both ends are always the same, and nothing has to
 //! be built or fetched for the guest.
 
+use super::Shape;
 use super::assets::Kernel;
+use super::monitor::Monitor;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// What the agent needs of the kernel; what they need in turn is found in them.
-const MODULES: [&str; 6] =
-    ["virtio_pci", "virtio_console", "fuse", "nf_tables", "nft_redir", "nft_chain_nat"];
+const MODULES: [&str; 5] = ["virtio_console", "fuse", "nf_tables", "nft_redir", "nft_chain_nat"];
 /// What a guest needs to have guests, on the processor that QEMU emulates.
 const NESTED: [&str; 1] = ["kvm_amd"];
 /// What modules ask for at run time without saying so.
@@ -21,18 +22,18 @@ const SEED: &str = ringfence_guest::SEED;
 /// As much as the kernel's pool holds, twice.
 const SEEDS: usize = 64;
 
-/// Makes it; with `nested`, for a guest that has `/dev/kvm`.
+/// Makes it, for a machine of a shape.
 ///
 /// # Errors
 /// The file system's; a module that the kernel does not come with.
-pub fn make(kernel: &Kernel, program: &Path, nested: bool, to: &Path) -> io::Result<()> {
+pub fn make(kernel: &Kernel, program: &Path, shape: &Shape, to: &Path) -> io::Result<()> {
     let mut archive = Archive { file: io::BufWriter::new(std::fs::File::create(to)?), inode: 1 };
     for directory in ["dev", "proc", "sys", "modules", "view", "own", "cgroup"] {
         archive.entry(directory, 0o040_755, &[])?;
     }
     archive.entry("init", 0o100_755, &loadable(program)?)?;
     archive.entry(SEED, 0o100_600, &seed()?)?;
-    for (at, module) in modules(&kernel.modules, nested)?.iter().enumerate() {
+    for (at, module) in modules(&kernel.modules, shape)?.iter().enumerate() {
         let name = module.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let content = std::fs::read(module)?;
         archive.entry(&format!("modules/{at:03}-{name}"), 0o100_644, &content)?;
@@ -112,12 +113,17 @@ fn loadable(program: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The files of all modules that are needed, each after those it depends on.
-fn modules(directory: &Path, nested: bool) -> io::Result<Vec<PathBuf>> {
+fn modules(directory: &Path, shape: &Shape) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     walk(&directory.join("kernel"), &mut found, 0)?;
     let mut ordered = Vec::new();
-    let more = NESTED.iter().filter(|_| nested);
-    for name in SILENT.iter().chain(&MODULES).chain(more) {
+    // What the devices are found by.
+    let bus = match shape.monitor {
+        Monitor::Qemu => "virtio_pci",
+        Monitor::Krun => "virtio_mmio",
+    };
+    let more = NESTED.iter().filter(|_| shape.nested);
+    for name in SILENT.iter().chain(&[bus]).chain(&MODULES).chain(more) {
         add(name, &found, &mut ordered, 0)?;
     }
     Ok(ordered)

@@ -3,7 +3,10 @@
 use super::Shape;
 use super::accel::Accelerator;
 use super::assets::Assets;
+#[cfg(feature = "krun")]
+use super::krun;
 use super::memory;
+use super::monitor::Monitor;
 use crate::itself;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,7 +24,7 @@ pub use ringfence_policy::own::MACHINE as INNER;
 
 /// What a guest's kernel is told. One that has lost its footing ends, and with it the run: it could go on
 /// without what its command waits for.
-const WORDS: &str = "quiet loglevel=0 oops=panic panic=-1 reboot=t random.trust_cpu=on audit=0 nowatchdog \
+pub(super) const WORDS: &str = "quiet loglevel=0 oops=panic panic=-1 reboot=t random.trust_cpu=on audit=0 nowatchdog \
                      lsm=landlock,yama";
 /// What it is told besides under the emulator, where each thousand instructions that are executed for the first
 /// time take longer than a system call: nothing that only answers a real processor's faults, or
@@ -59,8 +62,9 @@ pub(super) const STREAM: &str = "agent";
 pub(super) struct Inmate<'a> {
     pub assets: &'a Assets,
     pub shape: &'a Shape,
-    /// The guest's memory: a file without a name, the only one that it may write; or a template's, which it may read.
-    pub memory: OwnedFd,
+    /// Its standard input. The guest's memory: a file without a name, the only one that it may write; or a template's, which it may
+    /// read. Of libkrun, which has the memory itself, its end of the guest's stream.
+    pub input: OwnedFd,
     /// What the guest starts from.
     pub from: &'a Origin<'a>,
     /// Its standard output: its end of the control connection, or a clone's of the guest's stream.
@@ -83,6 +87,9 @@ pub(super) enum Origin<'a> {
     /// A saved process: its two files.
     #[cfg(target_arch = "x86_64")]
     Checkpoint(&'a [PathBuf; 2]),
+    /// A kernel, which boots in libkrun.
+    #[cfg(feature = "krun")]
+    Krun(&'a krun::Files),
 }
 
 /// Starts QEMU in a sandbox of the namespace tier that holds nothing of the user's. It ends when
@@ -105,6 +112,8 @@ pub(super) fn start(inmate: Inmate<'_>, profile: &Path) -> io::Result<Child> {
         Origin::Template(header) | Origin::Rehearsal(header) | Origin::Other(header) => &[header],
         #[cfg(target_arch = "x86_64")]
         Origin::Checkpoint([process, pages]) => &[process, pages, &program],
+        #[cfg(feature = "krun")]
+        Origin::Krun(files) => &[&files.kernel, &files.initramfs, &inmate.assets.monitor],
     };
     for path in shown {
         command.arg("-r").arg(path);
@@ -120,10 +129,15 @@ pub(super) fn start(inmate: Inmate<'_>, profile: &Path) -> io::Result<Child> {
         #[cfg(target_arch = "x86_64")]
         Origin::Checkpoint(files) => {
             command.arg(&program).arg(super::RESTORE).args(*files);
-            command.arg(&inmate.assets.qemu);
+            command.arg(&inmate.assets.monitor);
+        }
+        #[cfg(feature = "krun")]
+        Origin::Krun(files) => {
+            command.arg(&inmate.assets.monitor).arg(krun::MACHINE);
+            command.args(krun::words(files, inmate.shape));
         }
         _ => {
-            command.arg(&inmate.assets.qemu);
+            command.arg(&inmate.assets.monitor);
             arguments(&mut command, &inmate);
         }
     }
@@ -133,7 +147,7 @@ pub(super) fn start(inmate: Inmate<'_>, profile: &Path) -> io::Result<Child> {
             command.env(name, value);
         }
     }
-    command.stdin(Stdio::from(inmate.memory)).stdout(Stdio::from(inmate.output));
+    command.stdin(Stdio::from(inmate.input)).stdout(Stdio::from(inmate.output));
     // Ctrl-C is for the command.
     command.stderr(Stdio::from(inmate.errors)).process_group(0);
     ringfence_sys::process::spawn_bound(&mut command)
@@ -190,6 +204,8 @@ fn arguments(command: &mut Command, inmate: &Inmate<'_>) {
         }
         #[cfg(target_arch = "x86_64")]
         Origin::Checkpoint(_) => {}
+        #[cfg(feature = "krun")]
+        Origin::Krun(_) => {}
     }
 }
 
@@ -200,8 +216,13 @@ fn translated(memory: u64) -> u64 {
     (memory / 4).clamp(64, 256)
 }
 
-/// The policy of QEMU's sandbox, as a profile: itself, its libraries, its firmware.
-pub(super) fn profile(qemu: &Path) -> String {
+/// The policy of the monitor's sandbox, as a profile: QEMU, its libraries, its firmware. libkrun has none of these.
+pub(super) fn profile(monitor: Monitor, program: &Path) -> String {
+    if monitor == Monitor::Krun {
+        return "description = \"A virtual machine's monitor: nothing but the program.\"\n"
+            .to_owned();
+    }
+    let qemu = program;
     let mut paths: Vec<PathBuf> = vec![qemu.to_owned()];
     paths.extend(FIRMWARE.iter().chain(&LIBRARIES).map(PathBuf::from));
     let quoted = |path: &PathBuf| {

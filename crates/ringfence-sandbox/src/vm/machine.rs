@@ -4,10 +4,11 @@ use super::Shape;
 use super::assets::{self, Assets};
 use super::fork::{Asked, Forked};
 use super::jail::{self, Inmate, Origin};
+use super::krun;
+use super::monitor::Monitor;
 use super::qmp::Qmp;
 use super::still;
-use super::template::{self, Key, Template};
-use super::turn;
+use super::template::{self, Template};
 use crate::other_group::descends;
 use crate::trace::Trace;
 use ringfence_guest::line::{Attendance, Said, Word};
@@ -34,7 +35,7 @@ const MUTE_BEGINNING: Duration = Duration::from_millis(500);
 const MUTE: &str = "machine-mute";
 const ALL_MUTE: &str = "machines-mute";
 /// How long QEMU may take for an answer; loaded machines are slow.
-const PATIENCE: Duration = Duration::from_secs(180);
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 /// The most of QEMU's complaints that are shown.
 const MOST_SHOWN: u64 = 2000;
 
@@ -75,7 +76,8 @@ pub(super) struct Recipe {
     assets: Assets,
     pub(super) shape: Shape,
     cache: PathBuf,
-    template: Template,
+    /// None, where each session boots.
+    template: Option<Template>,
 }
 
 impl Recipe {
@@ -86,8 +88,11 @@ impl Recipe {
         restored: bool,
         process: Option<&[PathBuf; 2]>,
     ) -> Result<(Process, OwnedFd), String> {
-        let memory = self.template.memory()?;
-        let header = self.template.header();
+        let Some(template) = &self.template else {
+            return krun::boot(&self.assets, &self.shape, &self.cache);
+        };
+        let memory = template.memory()?;
+        let header = template.header();
         let origin = match process {
             #[cfg(target_arch = "x86_64")]
             Some(files) => Origin::Checkpoint(files),
@@ -99,7 +104,7 @@ impl Recipe {
             // Nobody waits for it: what is behind the stream is there when it is there.
             let asked = match process {
                 Some(_) => clone.control.go_on(),
-                None => clone.control.restore(self.template.state()?.as_fd()),
+                None => clone.control.restore(template.state()?.as_fd()),
             };
             asked.map_err(|why| clone.explain(why))?;
         }
@@ -108,7 +113,8 @@ impl Recipe {
 
     /// A machine that goes on from another one's state and memory.
     fn other(&self, fork: &Forked) -> Result<(Process, OwnedFd), String> {
-        let header = self.template.header();
+        let template = self.template.as_ref().ok_or("libkrun's machines cannot be forked")?;
+        let header = template.header();
         let origin = Origin::Other(&header);
         let (mut process, stream) =
             Process::spawn(&self.assets, &self.shape, &self.cache, in_memory()?, &origin)?;
@@ -131,18 +137,15 @@ impl Machine {
         trace: &Trace,
     ) -> Result<Machine, String> {
         let cache = assets::cache(home);
-        let key = Key::of(&assets, shape)?;
-        let template = match Template::find(&cache, &key) {
-            Some(template) => {
-                turn::tidy(&cache);
-                template
-            }
-            None => template::make(&assets, shape, &cache, &key)?,
+        let template = match shape.monitor {
+            Monitor::Qemu => Some(template::find_or_make(&assets, shape, &cache)?),
+            Monitor::Krun => None,
         };
         let recipe = Recipe { assets, shape: shape.clone(), cache, template };
         let all = trace.fault(ALL_MUTE);
         let mute = (all || trace.fault(MUTE), all);
-        let saved = recipe.template.checkpoint().filter(|_| fork.is_none());
+        let saved =
+            recipe.template.as_ref().and_then(Template::checkpoint).filter(|_| fork.is_none());
         let (process, stream) = match &fork {
             Some(fork) => recipe.other(fork)?,
             None => recipe.clone(!mute.0, saved.as_ref())?,
@@ -200,8 +203,8 @@ impl Machine {
 
     /// What QEMU said last, for a guest that is gone.
     pub fn complaint(&mut self) -> Option<String> {
-        let said = self.process.said();
-        (!said.is_empty()).then_some(said)
+        let (said, monitor) = (self.process.said(), self.recipe.shape.monitor.name());
+        (!said.is_empty()).then(|| format!("{monitor} says: {said}"))
     }
 
     /// What to watch, until the bridge is gone.
@@ -267,8 +270,9 @@ impl Machine {
             Said::Reached(Limit::Processes) => self.reached.1 = true,
             _ => {
                 self.until = None;
-                if self.of_process && !self.second {
-                    self.recipe.template.checkpoint_went(Ok(()));
+                let of_process = self.of_process && !self.second;
+                if let Some(template) = self.recipe.template.as_ref().filter(|_| of_process) {
+                    template.checkpoint_went(Ok(()));
                 }
             }
         }
@@ -306,10 +310,11 @@ impl Machine {
             );
             return Err(self.process.explain(why));
         }
-        if self.of_process && !self.process.late {
+        let template = self.recipe.template.as_ref().filter(|_| self.of_process);
+        if let Some(template) = template.filter(|_| !self.process.late) {
             // It has ended by itself: another clone of that process may end so too.
             let said = self.process.ended();
-            self.recipe.template.checkpoint_went(Err(&said));
+            template.checkpoint_went(Err(&said));
         }
         let made = self.recipe.clone(!self.mute.1, None);
         let (process, stream) =
@@ -349,7 +354,7 @@ impl Process {
     ) -> Result<(Process, UnixStream), String> {
         let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
         make_directory(cache).map_err(|error| format!("mkdir({}): {error}", cache.display()))?;
-        let profile = profile(assets, cache)?;
+        let profile = profile(assets, shape.monitor, cache)?;
         let pair = || UnixStream::pair().map_err(failed("socketpair"));
         let ((control, its_control), (stream, its_stream)) = (pair()?, pair()?);
         let (errors, handed, output, complaints): (_, _, OwnedFd, OwnedFd) = match from {
@@ -360,8 +365,8 @@ impl Process {
             }
             _ => (None, None, its_stream.into(), its_control.into()),
         };
-        let memory = memory.into();
-        let inmate = Inmate { assets, shape, memory, from, output, errors: complaints };
+        let input = memory.into();
+        let inmate = Inmate { assets, shape, input, from, output, errors: complaints };
         let child = jail::start(inmate, &profile).map_err(failed("cannot start QEMU"))?;
         let control = Qmp::new(control, PATIENCE);
         let mut process = Process { child, control, errors, late: false };
@@ -370,6 +375,12 @@ impl Process {
             process.control.prepare(jail::STREAM, its_stream.as_fd())?;
         }
         Ok((process, stream))
+    }
+
+    /// One that takes no commands: what its `control` is asked for fails.
+    #[cfg(feature = "krun")]
+    pub fn of(child: Child, control: Qmp, errors: File) -> Process {
+        Process { child, control, errors: Some(errors), late: false }
     }
 
     /// Its launcher's number.
@@ -431,13 +442,17 @@ pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// The profile of QEMU's sandbox, written where it is not there as it must be.
-fn profile(assets: &Assets, cache: &Path) -> Result<PathBuf, String> {
-    let (path, text) = (cache.join("machine.toml"), jail::profile(&assets.qemu));
+/// The profile of the monitor's sandbox, written where it is not there as it must be.
+pub(super) fn profile(assets: &Assets, monitor: Monitor, cache: &Path) -> Result<PathBuf, String> {
+    let name = match monitor {
+        Monitor::Qemu => "machine.toml",
+        Monitor::Krun => "machine-krun.toml",
+    };
+    let (path, text) = (cache.join(name), jail::profile(monitor, &assets.monitor));
     if fs::read_to_string(&path).is_ok_and(|found| found == text) {
         return Ok(path);
     }
-    let new = cache.join(format!("machine.toml.{}", std::process::id()));
+    let new = cache.join(format!("{name}.{}", std::process::id()));
     fs::write(&new, text)
         .and_then(|()| fs::rename(&new, &path))
         .map_err(|error| format!("write({}): {error}", path.display()))?;

@@ -17,8 +17,10 @@ pub mod checkpoint;
 mod fork;
 mod initramfs;
 mod jail;
+pub mod krun;
 mod machine;
 mod memory;
+pub mod monitor;
 mod qmp;
 pub mod setup;
 pub mod show;
@@ -32,12 +34,13 @@ pub use fork::{Forked, Wish, read_ahead};
 pub use jail::INNER;
 pub use machine::Machine;
 pub(crate) use memory::answer as answer_open;
+pub use monitor::Monitor;
 pub use still::{hold, release};
 pub use template::{Key, discard as discard_templates};
 
 use crate::doctor::{Finding, State};
 use serde::{Deserialize, Serialize};
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::path::Path;
 
 /// The program's word for what stands in a sandbox for a guest's command.
@@ -70,26 +73,31 @@ pub(crate) fn further(words: &[CString], argv: &[CString]) -> Vec<CString> {
 }
 
 /// What `doctor` says of this tier.
-pub fn finding(home: &Path) -> Finding {
-    let name = "vm tier";
-    let assets = match Assets::find(home) {
-        Ok(assets) => assets,
-        Err(why) => {
-            let remedy = Some("ringfence vm setup".to_owned());
-            return Finding { name, state: State::Partial, found: why, remedy };
-        }
+pub fn finding(home: &Path, asked: Option<&OsStr>) -> Finding {
+    let finding = |state, found, remedy| Finding { name: "vm tier", state, found, remedy };
+    let partial = |found, remedy: &str| finding(State::Partial, found, Some(remedy.to_owned()));
+    let monitor = match Monitor::of(asked) {
+        Ok(monitor) => monitor,
+        Err(why) => return partial(why, monitor::REMEDY),
     };
-    let kernel = assets.kernel.release;
-    match accel::find() {
-        (accel::Accelerator::Kvm, _) => {
-            let found = format!("KVM, guest kernel {kernel}");
-            Finding { name, state: State::Ok, found, remedy: None }
+    let kernel = match Assets::find(home, monitor) {
+        Ok(assets) => assets.kernel.release,
+        Err(why) => return partial(why, "ringfence vm setup"),
+    };
+    let (accelerator, why) = accel::find();
+    if let Err(why) = monitor.with(accelerator) {
+        return partial(why, monitor::REMEDY);
+    }
+    match accelerator {
+        accel::Accelerator::Kvm => {
+            let found = format!("KVM, guest kernel {kernel}{}", monitor.told());
+            finding(State::Ok, found, None)
         }
-        (accel::Accelerator::Tcg, why) => {
+        accel::Accelerator::Tcg => {
             let why = why.unwrap_or_default();
             let found = format!("QEMU's emulator (slow), guest kernel {kernel}; {why}");
             let remedy = "use a host with hardware virtualisation, and let the user open /dev/kvm";
-            Finding { name, state: State::Partial, found, remedy: Some(remedy.to_owned()) }
+            partial(found, remedy)
         }
     }
 }
@@ -104,6 +112,9 @@ pub const LEAST_MEMORY: u64 = 128 << 20;
 pub struct Shape {
     /// What executes the guest's instructions.
     pub accelerator: accel::Accelerator,
+    /// What its devices are made by.
+    #[serde(default, skip_serializing_if = "Monitor::usual")]
+    pub monitor: Monitor,
     /// Bytes of memory.
     pub memory: u64,
     /// The guest's kernel.

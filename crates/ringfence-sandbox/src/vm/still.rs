@@ -8,8 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
 
-/// The first words of programs that hold a QEMU, or are one, and have its path among the others.
-const STANDS_FOR: [&[u8]; 2] = [b"run", super::RESTORE.as_bytes()];
+/// The first words of programs that hold a monitor, or are one, and have its path or word among the others.
+const STANDS_FOR: [&[u8]; 3] = [b"run", super::RESTORE.as_bytes(), KRUN];
+/// The word of one of libkrun's.
+const KRUN: &[u8] = super::krun::MACHINE.as_bytes();
 
 /// Stops the QEMU of a launcher.
 ///
@@ -88,6 +90,7 @@ fn is_machine(pid: i32) -> bool {
     let qemu = |word: &[u8]| word.ends_with(QEMU.as_bytes());
     // Its launcher; and what goes on from a checkpoint, whose words are those of the program that mapped it.
     let stands_for = words.get(1).is_some_and(|word| STANDS_FOR.contains(word));
+    let krun = |word: &[u8]| word == KRUN;
     words.first().is_some_and(|word| qemu(word))
-        || stands_for && words.iter().any(|word| qemu(word))
+        || stands_for && words.iter().any(|word| qemu(word) || krun(word))
 }

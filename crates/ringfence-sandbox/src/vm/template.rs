@@ -29,6 +29,8 @@ use std::time::Duration;
 
 /// What templates' directories are called; the key follows.
 const PREFIX: &str = "template-";
+/// What directories are called that hold what libkrun's guests boot.
+pub(super) const BOOTED: &str = "boot-";
 /// Changes with the layout of what is saved and with how a guest is started.
 const LAYOUT: u32 = 12;
 /// What changes when libraries are installed.
@@ -56,7 +58,7 @@ impl Key {
         let mut hasher = DefaultHasher::new();
         LAYOUT.hash(&mut hasher);
         let own = Path::new(itself::OWN);
-        for path in [own, &assets.qemu, &assets.kernel.image] {
+        for path in [own, &assets.monitor, &assets.kernel.image] {
             let data = path.metadata().map_err(|error| format!("{}: {error}", path.display()))?;
             // Not when its inode changed: that is also when it gets or loses another name.
             (data.dev(), data.ino(), data.size(), data.mtime(), data.mtime_nsec())
@@ -69,12 +71,18 @@ impl Key {
         if let Ok(data) = Path::new(LIBRARIES).metadata() {
             (data.ino(), data.size(), data.mtime(), data.mtime_nsec()).hash(&mut hasher);
         }
-        (shape.accelerator.name(), shape.memory, shape.nested).hash(&mut hasher);
+        (shape.accelerator.name(), shape.monitor.name(), shape.memory, shape.nested)
+            .hash(&mut hasher);
         Ok(Key(hasher.finish()))
     }
 
     fn name(&self) -> String {
-        format!("{PREFIX}{:016x}", self.0)
+        self.under(PREFIX)
+    }
+
+    /// The name of something that depends on the same.
+    pub(super) fn under(&self, prefix: &str) -> String {
+        format!("{prefix}{:016x}", self.0)
     }
 }
 
@@ -144,16 +152,27 @@ impl Template {
     }
 }
 
-/// Boots a guest, waits until its agent says hello, and saves it.
+/// The template of a shape, which is made where there is none.
 ///
 /// # Errors
 /// A sentence.
-pub(super) fn make(
+pub(super) fn find_or_make(
     assets: &Assets,
     shape: &Shape,
     cache: &Path,
-    key: &Key,
 ) -> Result<Template, String> {
+    let key = Key::of(assets, shape)?;
+    match Template::find(cache, &key) {
+        Some(template) => {
+            turn::tidy(cache);
+            Ok(template)
+        }
+        None => make(assets, shape, cache, &key),
+    }
+}
+
+/// Boots a guest, waits until its agent says hello, and saves it.
+fn make(assets: &Assets, shape: &Shape, cache: &Path, key: &Key) -> Result<Template, String> {
     make_directory(cache).map_err(|error| format!("mkdir({}): {error}", cache.display()))?;
     // Twenty that start at once boot one guest, not twenty. Who boots it has bounds of its own.
     let turn = Turn::wait(cache, PATIENCE)?;
@@ -174,7 +193,7 @@ pub(super) fn make(
         _ => {}
     }
     turn.remove_unfinished(cache);
-    remove_others(cache, key);
+    remove_others(cache, PREFIX, &key.name());
     let new = cache.join(machine::name(UNFINISHED));
     make_directory(&new).map_err(|error| format!("mkdir({}): {error}", new.display()))?;
     let made = boot(assets, shape, cache, &new);
@@ -191,7 +210,7 @@ pub(super) fn make(
 fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), String> {
     let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
     let initramfs = new.join("initramfs");
-    initramfs::make(&assets.kernel, Path::new(itself::OWN), shape.nested, &initramfs)
+    initramfs::make(&assets.kernel, Path::new(itself::OWN), shape, &initramfs)
         .map_err(failed("the initial file system"))?;
     header(&assets.kernel.image, &new.join("kernel")).map_err(failed("the kernel's header"))?;
     let memory = machine::in_memory()?;
@@ -237,7 +256,7 @@ fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), 
 }
 
 /// Waits until all files of a directory are on the disk.
-fn durable(place: &Path) -> io::Result<()> {
+pub(super) fn durable(place: &Path) -> io::Result<()> {
     for entry in place.read_dir()? {
         File::open(entry?.path())?.sync_all()?;
     }
@@ -279,7 +298,7 @@ fn save_process(process: &Process, memory: &File, new: &Path) {
 }
 
 /// Waits for the agent's first words.
-fn greet(mut stream: &UnixStream) -> Result<(), String> {
+pub(super) fn greet(mut stream: &UnixStream) -> Result<(), String> {
     stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
     loop {
         return match stream.read(&mut [0; GREETING]) {
@@ -297,13 +316,13 @@ fn greet(mut stream: &UnixStream) -> Result<(), String> {
 
 /// Removes templates of other keys: what they depended on has changed, or is of another shape that
 /// boots again when it is wanted again.
-fn remove_others(cache: &Path, key: &Key) {
+pub(super) fn remove_others(cache: &Path, prefix: &str, kept: &str) {
     /// Shapes that are kept.
     const MOST: usize = 4;
     let entries = cache.read_dir().into_iter().flatten().flatten();
     let own = |entry: &fs::DirEntry| {
         let name = entry.file_name();
-        name.to_string_lossy().starts_with(PREFIX) && name.to_string_lossy() != key.name()
+        name.to_string_lossy().starts_with(prefix) && name.to_string_lossy() != kept
     };
     let time = |entry: &fs::DirEntry| entry.metadata().and_then(|data| data.modified()).ok();
     let mut others: Vec<fs::DirEntry> = entries.filter(own).collect();
@@ -318,7 +337,8 @@ pub fn discard(home: &Path) {
     let cache = assets::cache(home);
     turn::tidy(&cache);
     for entry in cache.read_dir().into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+        let name = entry.file_name();
+        if [PREFIX, BOOTED].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }

@@ -54,3 +54,29 @@ fn kvm_is_used_where_it_executes_a_kernels_code() {
         start(place, &[], &["ls", "/dev/kvm"]).finish().ends(2).says("No such file");
     });
 }
+
+/// libkrun serves where it is asked for, is built in, and KVM executes guests; else a sentence says what is missing. What its machines do
+/// is tried in a guest as well: `make nested`.
+#[test]
+fn a_monitor_that_cannot_serve_is_refused() {
+    guests(|place| {
+        let plan = |monitor: &str| {
+            let mut command = ringfence(place, &["plan", "--tier", "vm", "--", "true"]);
+            let ran = command.env("RINGFENCE_VM_MONITOR", monitor).output().unwrap();
+            let said = [ran.stdout, ran.stderr].concat();
+            (ran.status.code(), String::from_utf8_lossy(&said).into_owned())
+        };
+        let (code, said) = plan("qemu");
+        assert!(code == Some(0) && !said.contains("libkrun"), "{said}");
+        let (code, said) = plan("xen");
+        assert!(code == Some(125) && said.contains("qemu or krun"), "{said}");
+        let (code, said) = plan("krun");
+        let refused = ["built without libkrun", "libkrun has no emulator"];
+        match code {
+            Some(0) => assert!(said.contains("devices by libkrun"), "{said}"),
+            _ => {
+                assert!(code == Some(125) && refused.iter().any(|why| said.contains(why)), "{said}")
+            }
+        }
+    });
+}
