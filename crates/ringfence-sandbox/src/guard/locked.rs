@@ -130,9 +130,7 @@ pub(super) fn lock_again(work: &mut Work<'_>) {
 
 /// A directory of the user's, reached without links, whatever its mode.
 fn place(path: &Path) -> Option<(Directory, fs::Metadata)> {
-    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).ok()?;
-    let place = sys::fd::open_without_links(sys::fd::CWD, &name, sys::fd::PATH_ONLY).ok()?;
-    let place = Directory(place);
+    let place = Directory::place(path).ok()?;
     let data = fs::metadata(place.at("")).ok()?;
     (data.is_dir() && data.uid() == sys::identity::user()).then_some((place, data))
 }

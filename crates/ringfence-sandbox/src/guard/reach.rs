@@ -2,17 +2,16 @@
 //! trees: who made it cannot see what is there, and would be told by what becomes of the link. A look can also have a
 //! file system mounted there, or wait for one that is away; one that is mounted within a tree is outside as well.
 
+use super::Directory;
 use super::absent::matches;
+use super::vigil::LISTED;
 use ringfence_sys::directory::Names;
 use ringfence_sys::{Errno, file};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-
-/// Names of a directory that are read to find one that matches a pattern.
-const LISTED: usize = 4096;
 
 /// Where a link leads, as far as its text and the trees tell.
 pub(super) struct Reach {
@@ -38,7 +37,7 @@ impl Reach {
     pub fn has(&self, name: &Path, pattern: Option<&OsStr>) -> bool {
         let there = self.look(name, pattern.is_some());
         match (there, pattern) {
-            (Ok(directory), Some(pattern)) => any(&directory, pattern),
+            (Ok(directory), Some(pattern)) => any(directory, pattern),
             (there, _) => matches!(there, Ok(_) | Err(Errno::EXDEV | Errno::ELOOP)),
         }
     }
@@ -52,9 +51,8 @@ impl Reach {
 }
 
 /// Whether a directory has a name that matches, as far as it is read, or more than that.
-fn any(directory: &OwnedFd, pattern: &OsStr) -> bool {
-    let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
-    let Ok(names) = Names::of(Path::new(&path)) else { return false };
+fn any(directory: OwnedFd, pattern: &OsStr) -> bool {
+    let Ok(names) = Names::of(&Directory(directory).at(".")) else { return false };
     names
         .enumerate()
         .take(LISTED + 1)

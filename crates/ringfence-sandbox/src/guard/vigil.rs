@@ -44,7 +44,7 @@ const A_TURN: Duration = Duration::from_millis(20);
 /// Directories further down are not looked into here.
 const DEEPEST: usize = 8;
 /// Names of a directory that are read to find those that match a pattern.
-const LISTED: usize = 4096;
+pub(super) const LISTED: usize = 4096;
 /// Between two looks, where the kernel tells nothing.
 pub(crate) const BLIND: Duration = Duration::from_millis(100);
 /// What is told one by one of what was made in the same protected directory: a repository that is cloned

@@ -5,16 +5,13 @@
 //! tells where each is (`/proc/self/fd`, proc_pid_fd(5)), and what was found at a path before the run is looked at where
 //! that is now. What stands at the old path by then is none of the run's, and is left alone.
 
-use super::{Guarding, Identity, Stamp, said};
+use super::{Directory, Guarding, Identity, Stamp, said};
 use crate::plan::{GuardStep, GuardedTree};
 use ringfence_policy::shown;
-use ringfence_sys as sys;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CString;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -51,9 +48,7 @@ impl Turn {
 
 /// Opens what is at a path, with no link on the way.
 fn top(path: &Path) -> Option<File> {
-    let name = CString::new(path.as_os_str().as_bytes()).ok()?;
-    let opened = sys::fd::open_without_links(sys::fd::CWD, &name, sys::fd::PATH_ONLY);
-    opened.ok().map(File::from)
+    Directory::place(path).ok().map(|Directory(top)| top.into())
 }
 
 fn identity(file: &File) -> Option<Identity> {

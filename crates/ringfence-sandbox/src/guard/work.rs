@@ -61,8 +61,17 @@ pub(super) struct Directory(pub OwnedFd);
 
 impl Directory {
     pub fn open(path: &Path) -> Result<Directory, Errno> {
+        Directory::open_as(path, sys::fd::DIRECTORY)
+    }
+
+    /// The same of what is there, whatever its mode: only to be looked at, or gone on from.
+    pub fn place(path: &Path) -> Result<Directory, Errno> {
+        Directory::open_as(path, sys::fd::PATH_ONLY)
+    }
+
+    fn open_as(path: &Path, flags: i32) -> Result<Directory, Errno> {
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
-        sys::fd::open_without_links(sys::fd::CWD, &name, sys::fd::DIRECTORY).map(Directory)
+        sys::fd::open_without_links(sys::fd::CWD, &name, flags).map(Directory)
     }
 
     /// A directory in it, and no link to one. Where there is another sandbox in the same tree, what
