@@ -41,29 +41,8 @@ pub(crate) fn resolve(
     let told = named(Key::AllowHost) || named(Key::Http) || unruled;
     for entry in merged.of_key(Key::Registries) {
         let source = merged.source(entry);
-        let mut hosts = crate::registry::hosts(&source.text, context)
-            .map_err(|reason| PolicyError::value(&source, reason))?;
-        let doubtful = RefCell::new(None);
-        if hosts.is_empty() {
-            // Else a program of an earlier run would choose its own hosts.
-            let believed = |file: &Path| {
-                let is = !written(file, policy, context);
-                if !is {
-                    doubtful.borrow_mut().get_or_insert_with(|| file.to_owned());
-                }
-                is
-            };
-            hosts = crate::registry::defaults(&source.text, context, &believed);
-        }
-        if hosts.is_empty() && !told {
-            let tool = &source.text;
-            let why = doubtful.into_inner().map_or_else(String::new, |file| {
-                format!(", and {}, where its own is, could be an earlier run's", file.display())
-            });
-            policy.warnings.push(format!(
-                "{tool}'s settings name no registry{why}: allow the one it uses with --allow-host"
-            ));
-        }
+        let (hosts, doubt) = registries(&source, policy, context)?;
+        policy.warnings.extend(doubt.filter(|_| !told));
         let rules = hosts.into_iter().map(|host| NetworkRule { host, source: source.clone() });
         network.allow.extend(rules);
     }
@@ -139,6 +118,47 @@ fn unserved((source, elsewhere): &(Source, Elsewhere), network: &Network) -> Opt
         }
         Elsewhere::Unreachable { named, what } => Some(format!("{rule}: `{named}` is {what}")),
     }
+}
+
+/// The hosts of a tool's registries, and what to say where files that name some are not believed, or none does.
+fn registries(
+    source: &Source,
+    policy: &Policy,
+    context: &Context<'_>,
+) -> Result<(Vec<HostRule>, Option<String>), PolicyError> {
+    let tool = source.text.as_str();
+    // Else a program of an earlier run would choose its own hosts.
+    let doubted = RefCell::new(None);
+    let believed = |file: &Path| {
+        let is = !written(file, policy, context);
+        if !is {
+            doubted.borrow_mut().get_or_insert_with(|| file.to_owned());
+        }
+        is
+    };
+    let mut hosts = crate::registry::hosts(tool, context, &believed)
+        .map_err(|reason| PolicyError::value(source, reason))?;
+    let settings = doubted.take();
+    if hosts.is_empty() {
+        hosts = crate::registry::defaults(tool, context, &believed);
+    }
+    let doubt = match (settings, doubted.take()) {
+        (Some(file), _) => Some(format!(
+            "{tool}'s settings are in {}, which could be an earlier run's: allow the registry that they name with \
+             --allow-host",
+            file.display()
+        )),
+        (None, _) if !hosts.is_empty() => None,
+        (None, file) => {
+            let why = file.map_or_else(String::new, |file| {
+                format!(", and {}, where its own is, could be an earlier run's", file.display())
+            });
+            Some(format!(
+                "{tool}'s settings name no registry{why}: allow the one it uses with --allow-host"
+            ))
+        }
+    };
+    Ok((hosts, doubt))
 }
 
 /// Whether this run may write a file, or another one might have: one that was started in a directory above it. What the

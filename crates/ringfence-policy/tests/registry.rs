@@ -7,7 +7,9 @@ use common::{Host, host};
 use ringfence_policy::registry::hosts;
 
 fn found(host: &Host, tool: &str) -> Vec<String> {
-    host.context(|context| hosts(tool, context).unwrap().iter().map(ToString::to_string).collect())
+    host.context(|context| {
+        hosts(tool, context, &|_| true).unwrap().iter().map(ToString::to_string).collect()
+    })
 }
 
 #[test]
@@ -15,7 +17,7 @@ fn without_settings_there_are_none() {
     for tool in ["npm", "pip", "cargo", "go", "maven"] {
         assert_eq!(found(&host(), tool), Vec::<String>::new(), "{tool}");
     }
-    let message = host().context(|context| hosts("nmp", context).unwrap_err());
+    let message = host().context(|context| hosts("nmp", context, &|_| true).unwrap_err());
     assert!(message.ends_with("the nearest is `npm`"), "{message}");
 }
 
@@ -82,6 +84,16 @@ fn maven() {
     let text = "<settings><!-- <url>https://old.example</url> --><mirrors><mirror>\n<url> https://maven.example.org/central </url></mirror></mirrors></settings>";
     let host = host().with(|files| files.file("/home/u/.m2/settings.xml", text));
     assert_eq!(found(&host, "maven"), ["maven.example.org:443"]);
+}
+
+#[test]
+fn an_address_of_a_registry_is_one_host_with_one_port() {
+    for none in ["http://*", "http://*.example.org", "https://a.example:*", "http://a.example:1-9"]
+    {
+        assert_eq!(found(&host().env("GOPROXY", none), "go"), Vec::<String>::new(), "{none}");
+    }
+    // A mirror on the user's own machine is one.
+    assert_eq!(found(&host().env("GOPROXY", "http://localhost:4873"), "go"), ["localhost:4873"]);
 }
 
 #[test]
@@ -191,6 +203,39 @@ fn what_was_written_in_another_project_is_not_believed() {
     // No run is started in a hidden directory of the home, or the system's.
     for prefix in ["/home/u/.local/share/uv/python/3.12", "/usr/local"] {
         assert_eq!(of(prefix, false).0, ["py.example.evil:443", "files.example.evil:443"]);
+    }
+}
+
+#[test]
+fn settings_that_a_variable_leads_to_are_believed_where_no_run_can_have_written_them() {
+    let go = "GOPROXY=http://localhost:17777\n";
+    let ini = "registry=http://localhost:17777\nindex-url=http://localhost:17777\n";
+    let cargo = "[source.x]\nregistry = \"sparse+http://localhost:17777/\"\n";
+    for (feature, tool, variable, file, text) in [
+        ("go", "go", "GOENV", "", go),
+        ("python", "pip", "PIP_CONFIG_FILE", "", ini),
+        ("node", "npm", "NPM_CONFIG_USERCONFIG", "", ini),
+        ("rust", "cargo", "CARGO_HOME", "/config.toml", cargo),
+    ] {
+        let of = |directory: &str| {
+            let path = format!("{directory}{file}");
+            let host = host().with(|files| files.file(&path, text)).env(variable, directory);
+            let policy = host.own(&format!("features = [\"{feature}\"]")).policy();
+            let rules = policy.network.allow.iter().map(|rule| rule.host.to_string());
+            (rules.collect::<Vec<_>>(), policy.warnings)
+        };
+        for within in ["/home/u/project/settings", "/home/u/other/settings", "/opt/x/settings"] {
+            let (rules, warnings) = of(within);
+            assert_eq!(rules, Vec::<String>::new(), "{variable}={within}");
+            let sentence = format!(
+                "{tool}'s settings are in {within}{file}, which could be an earlier run's: allow the registry that \
+                 they name with --allow-host"
+            );
+            assert!(warnings.contains(&sentence), "{variable}={within}: {warnings:?}");
+        }
+        for own in ["/home/u/.settings", "/usr/local/settings", "/etc/settings"] {
+            assert_eq!(of(own).0, ["localhost:17777"], "{variable}={own}");
+        }
     }
 }
 

@@ -10,20 +10,13 @@ use std::path::{Path, PathBuf};
 /// At most so many names of a directory are looked at.
 const MOST_NAMES: usize = 64;
 
-/// Whether what a file says is believed.
-type Believed<'a> = &'a dyn Fn(&Path) -> bool;
-
 /// The addresses of registries that the installed tool says; nothing for one that keeps its default in its
 /// program only (cargo, Maven).
-pub(super) fn defaults(
-    tool: &str,
-    reader: &Reader<'_>,
-    believed: Believed<'_>,
-) -> Option<Vec<String>> {
+pub(super) fn defaults(tool: &str, reader: &Reader<'_>) -> Option<Vec<String>> {
     match tool {
-        "npm" => npm(reader, believed),
-        "pip" => pip(reader, believed),
-        "go" => go(reader, believed),
+        "npm" => npm(reader),
+        "pip" => pip(reader),
+        "go" => go(reader),
         _ => None,
     }
 }
@@ -42,16 +35,11 @@ fn programs(reader: &Reader<'_>, names: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-fn said(
-    reader: &Reader<'_>,
-    file: &Path,
-    read: fn(&str) -> Vec<String>,
-    believed: Believed<'_>,
-) -> Option<Vec<String>> {
+fn said(reader: &Reader<'_>, file: &Path, read: fn(&str) -> Vec<String>) -> Option<Vec<String>> {
     // Without links: only then its place says who can write it.
     let file = Resolver::new(reader.context.files).real(file).ok().filter(|real| real.exists)?;
     let addresses = read(&reader.text(&file.path)?);
-    (!addresses.is_empty() && believed(&file.path)).then_some(addresses)
+    (!addresses.is_empty() && (reader.believed)(&file.path)).then_some(addresses)
 }
 
 /// The first file that is believed and says something: behind an environment of a project's is the system's tool.
@@ -59,13 +47,12 @@ fn first(
     reader: &Reader<'_>,
     files: impl IntoIterator<Item = PathBuf>,
     read: fn(&str) -> Vec<String>,
-    believed: Believed<'_>,
 ) -> Option<Vec<String>> {
-    files.into_iter().find_map(|file| said(reader, &file, read, believed))
+    files.into_iter().find_map(|file| said(reader, &file, read))
 }
 
 /// npm's definitions of its settings lie beside its program.
-fn npm(reader: &Reader<'_>, believed: Believed<'_>) -> Option<Vec<String>> {
+fn npm(reader: &Reader<'_>) -> Option<Vec<String>> {
     const PLACES: [&str; 4] = [
         "node_modules/@npmcli/config/lib/definitions/definitions.js",
         "../@npmcli/config/lib/definitions/definitions.js",
@@ -81,11 +68,11 @@ fn npm(reader: &Reader<'_>, believed: Believed<'_>) -> Option<Vec<String>> {
     let programs = programs(reader, &["npm"]);
     // …/npm/bin/npm-cli.js
     let roots = programs.iter().filter_map(|program| program.parent()?.parent());
-    first(reader, roots.flat_map(|root| PLACES.map(|place| root.join(place))), read, believed)
+    first(reader, roots.flat_map(|root| PLACES.map(|place| root.join(place))), read)
 }
 
 /// pip names its index, and the host of the files, in a module of its own.
-fn pip(reader: &Reader<'_>, believed: Believed<'_>) -> Option<Vec<String>> {
+fn pip(reader: &Reader<'_>) -> Option<Vec<String>> {
     const MODULE: &str = "pip/_internal/models/index.py";
     let names =
         |directory: &Path| reader.context.files.names(directory, MOST_NAMES).unwrap_or_default();
@@ -110,7 +97,7 @@ fn pip(reader: &Reader<'_>, believed: Believed<'_>) -> Option<Vec<String>> {
             .map(|packages| packages.join(MODULE))
             .collect::<Vec<_>>()
     };
-    first(reader, libraries.iter().flat_map(pythons), read, believed)
+    first(reader, libraries.iter().flat_map(pythons), read)
 }
 
 fn is_python(name: &std::ffi::OsString) -> bool {
@@ -118,15 +105,10 @@ fn is_python(name: &std::ffi::OsString) -> bool {
 }
 
 /// Go's defaults lie beside its program (Go 1.21).
-fn go(reader: &Reader<'_>, believed: Believed<'_>) -> Option<Vec<String>> {
+fn go(reader: &Reader<'_>) -> Option<Vec<String>> {
     let programs = programs(reader, &["go"]);
     let roots = programs.iter().filter_map(|program| program.parent()?.parent());
-    first(
-        reader,
-        roots.map(|root| root.join("go.env")),
-        |text| go_settings(&|_| None, text),
-        believed,
-    )
+    first(reader, roots.map(|root| root.join("go.env")), go_settings)
 }
 
 /// The first quoted text.

@@ -6,7 +6,8 @@
 
 mod installed;
 
-use crate::host::HostRule;
+use crate::files::Resolver;
+use crate::host::{HostRule, Target};
 use crate::port::Ports;
 use crate::resolve::Context;
 use std::path::{Path, PathBuf};
@@ -17,13 +18,21 @@ const MOST_BYTES: u64 = 1 << 20;
 /// The tools that have registries.
 pub const TOOLS: [&str; 5] = ["npm", "pip", "cargo", "go", "maven"];
 
+/// Whether what a file says is believed. It is asked about files that say something, by their paths without links.
+type Believed<'a> = &'a dyn Fn(&Path) -> bool;
+
 /// The hosts of the registries that a tool is set up for. They may be none: then the tool would
-/// use its own default, which a policy must name.
+/// use its own default, which a policy must name. A file that a variable leads to counts where it is believed: it could lie
+/// in a tree that an earlier run wrote to. (What lies in the home is protected by its name, behind links too.)
 ///
 /// # Errors
 /// A sentence, for a tool that is not known.
-pub fn hosts(tool: &str, context: &Context<'_>) -> Result<Vec<HostRule>, String> {
-    let reader = Reader { context };
+pub fn hosts(
+    tool: &str,
+    context: &Context<'_>,
+    believed: &dyn Fn(&Path) -> bool,
+) -> Result<Vec<HostRule>, String> {
+    let reader = Reader { context, believed };
     let addresses = match tool {
         "npm" => npm(&reader),
         "pip" => pip(&reader),
@@ -47,7 +56,7 @@ pub(crate) fn defaults(
     context: &Context<'_>,
     believed: &dyn Fn(&Path) -> bool,
 ) -> Vec<HostRule> {
-    installed::defaults(tool, &Reader { context }, believed)
+    installed::defaults(tool, &Reader { context, believed })
         .map_or_else(Vec::new, |addresses| rules(&addresses))
 }
 
@@ -74,14 +83,24 @@ fn host(address: &str) -> Option<HostRule> {
     let authority = rest.split(['/', '?', '#']).next()?;
     let authority = authority.rsplit('@').next()?;
     let mut rule = HostRule::parse(authority).ok()?;
+    // An address has one host and one port: what a rule's `*` or `1-9` would match, no tool asks for.
+    let one_host = !matches!(rule.target, Target::Any | Target::Below(_));
     if rule.ports == Ports::default() {
         rule.ports = Ports::one(port);
     }
-    Some(rule)
+    (one_host && rule.ports.list(1).is_some()).then_some(rule)
 }
 
 struct Reader<'a> {
     context: &'a Context<'a>,
+    believed: Believed<'a>,
+}
+
+/// A file of settings.
+struct Settings {
+    path: PathBuf,
+    /// Whether a variable says where it is, and says another place than the usual one.
+    led: bool,
 }
 
 impl Reader<'_> {
@@ -97,10 +116,33 @@ impl Reader<'_> {
         self.context.home.join(path)
     }
 
+    /// Where a variable says that a file, or the directory of a file, is; `usual` without it.
+    fn place(&self, name: &str, usual: PathBuf, below: &str) -> Settings {
+        let led = self.env(name).map(PathBuf::from).filter(|path| *path != usual);
+        let (path, led) = led.map_or((usual, false), |path| (path, true));
+        Settings { path: if below.is_empty() { path } else { path.join(below) }, led }
+    }
+
+    /// What a file of settings says, where that is believed.
+    fn said(&self, file: &Settings, read: fn(&str) -> Vec<String>) -> Vec<String> {
+        let addresses = self.text(&file.path).map_or_else(Vec::new, |text| read(&text));
+        // Without links: only then its place says who can write it.
+        let real = || Resolver::new(self.context.files).real(&file.path).ok();
+        let counts = addresses.is_empty()
+            || !file.led
+            || real().is_some_and(|real| (self.believed)(&real.path));
+        if counts { addresses } else { Vec::new() }
+    }
+
     fn config(&self, path: &str) -> PathBuf {
         let xdg = self.env("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         xdg.unwrap_or_else(|| self.home(".config")).join(path)
     }
+}
+
+/// A file at its usual place.
+fn at(path: impl Into<PathBuf>) -> Settings {
+    Settings { path: path.into(), led: false }
 }
 
 /// Only the user's files count, never the project's: a sandboxed program could have written
@@ -108,14 +150,13 @@ impl Reader<'_> {
 fn npm(reader: &Reader<'_>) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(reader.env("npm_config_registry").or_else(|| reader.env("NPM_CONFIG_REGISTRY")));
-    let user = reader.env("NPM_CONFIG_USERCONFIG").map(PathBuf::from);
-    for file in [user.unwrap_or_else(|| reader.home(".npmrc")), PathBuf::from("/etc/npmrc")] {
-        for (name, value) in reader.text(&file).iter().flat_map(|text| ini(text)) {
+    let user = reader.place("NPM_CONFIG_USERCONFIG", reader.home(".npmrc"), "");
+    for file in [user, at("/etc/npmrc")] {
+        found.extend(reader.said(&file, |text| {
             // `registry`, and `@scope:registry`.
-            if name == "registry" || name.ends_with(":registry") {
-                found.push(value);
-            }
-        }
+            let of = |name: &str| name == "registry" || name.ends_with(":registry");
+            ini(text).into_iter().filter(|(name, _)| of(name)).map(|(_, value)| value).collect()
+        }));
     }
     found
 }
@@ -132,32 +173,36 @@ fn pip(reader: &Reader<'_>) -> Vec<String> {
     for value in variables.iter().filter_map(|name| reader.env(name)) {
         found.extend(value.split_whitespace().map(str::to_owned));
     }
-    let own = reader.env("PIP_CONFIG_FILE").map(PathBuf::from);
-    let files = [
-        own,
-        Some(reader.config("pip/pip.conf")),
-        Some(reader.home(".pip/pip.conf")),
-        Some(PathBuf::from("/etc/pip.conf")),
-    ];
-    for text in files.into_iter().flatten().filter_map(|file| reader.text(&file)) {
-        for (name, value) in ini(&text) {
-            if matches!(
-                name.as_str(),
-                "index-url" | "extra-index-url" | "index_url" | "extra_index_url"
-            ) {
-                found.extend(value.split_whitespace().map(str::to_owned));
-            }
-        }
+    // Beside the others, not instead of them.
+    let usual = reader.config("pip/pip.conf");
+    let own = reader.place("PIP_CONFIG_FILE", usual.clone(), "");
+    let own = Some(own).filter(|own| own.led);
+    let rest = [at(usual), at(reader.home(".pip/pip.conf")), at("/etc/pip.conf")];
+    for file in own.into_iter().chain(rest) {
+        found.extend(reader.said(&file, pip_settings));
+    }
+    found
+}
+
+fn pip_settings(text: &str) -> Vec<String> {
+    let names = ["index-url", "extra-index-url", "index_url", "extra_index_url"];
+    let mut found = Vec::new();
+    for (_, value) in ini(text).iter().filter(|(name, _)| names.contains(&name.as_str())) {
+        found.extend(value.split_whitespace().map(str::to_owned));
     }
     found
 }
 
 fn cargo(reader: &Reader<'_>) -> Vec<String> {
-    let home = reader.env("CARGO_HOME").map_or_else(|| reader.home(".cargo"), PathBuf::from);
-    let text = reader.text(&home.join("config.toml")).or_else(|| reader.text(&home.join("config")));
-    let Some(table) = text.and_then(|text| text.parse::<toml::Table>().ok()) else {
-        return Vec::new();
-    };
+    ["config.toml", "config"]
+        .map(|name| reader.place("CARGO_HOME", reader.home(".cargo"), name))
+        .iter()
+        .find(|file| reader.text(&file.path).is_some())
+        .map_or_else(Vec::new, |file| reader.said(file, cargo_settings))
+}
+
+fn cargo_settings(text: &str) -> Vec<String> {
+    let Ok(table) = text.parse::<toml::Table>() else { return Vec::new() };
     let mut found = Vec::new();
     for (section, keys) in [("source", ["registry", "git"]), ("registries", ["index", "index"])] {
         let entries = table.get(section).and_then(toml::Value::as_table);
@@ -169,43 +214,56 @@ fn cargo(reader: &Reader<'_>) -> Vec<String> {
     found
 }
 
+/// What variables name counts before what the file names.
 fn go(reader: &Reader<'_>) -> Vec<String> {
-    let file = reader.env("GOENV").map_or_else(|| reader.config("go/env"), PathBuf::from);
-    go_settings(&|name| reader.env(name), &reader.text(&file).unwrap_or_default())
-}
-
-fn go_settings(env: &dyn Fn(&str) -> Option<String>, text: &str) -> Vec<String> {
-    let written = |name: &str| {
-        let lines = text.lines().filter_map(|line| line.split_once('='));
-        lines
-            .filter(|(key, _)| key.trim() == name)
-            .map(|(_, value)| value.trim().to_owned())
-            .next_back()
-    };
+    let file = reader.place("GOENV", reader.config("go/env"), "");
     let mut found = Vec::new();
-    if let Some(proxies) = env("GOPROXY").or_else(|| written("GOPROXY")) {
-        found.extend(proxies.split([',', '|']).map(str::to_owned));
-    }
-    // The checksum database is named `NAME`, `NAME+KEY` or `NAME+KEY URL`.
-    if let Some(database) = env("GOSUMDB").or_else(|| written("GOSUMDB")) {
-        match database.split_once(' ') {
-            Some((_, address)) => found.push(address.to_owned()),
-            None => {
-                let name = database.split('+').next().unwrap_or(&database);
-                if name.contains('.') {
-                    found.push(format!("https://{name}"));
-                }
-            }
-        }
+    let readings: [(&str, fn(&str) -> Vec<String>, fn(&str) -> Vec<String>); 2] = [
+        ("GOPROXY", go_proxies, |text| go_written(text, "GOPROXY", go_proxies)),
+        ("GOSUMDB", go_database, |text| go_written(text, "GOSUMDB", go_database)),
+    ];
+    for (name, value, written) in readings {
+        found.extend(
+            reader.env(name).map_or_else(|| reader.said(&file, written), |text| value(&text)),
+        );
     }
     found
+}
+
+/// What Go's own file of defaults says.
+fn go_settings(text: &str) -> Vec<String> {
+    let mut found = go_written(text, "GOPROXY", go_proxies);
+    found.extend(go_written(text, "GOSUMDB", go_database));
+    found
+}
+
+fn go_written(text: &str, name: &str, read: fn(&str) -> Vec<String>) -> Vec<String> {
+    let lines = text.lines().filter_map(|line| line.split_once('='));
+    let last = lines.filter(|(key, _)| key.trim() == name).next_back();
+    last.map_or_else(Vec::new, |(_, value)| read(value.trim()))
+}
+
+fn go_proxies(value: &str) -> Vec<String> {
+    value.split([',', '|']).map(str::to_owned).collect()
+}
+
+/// The checksum database is named `NAME`, `NAME+KEY` or `NAME+KEY URL`.
+fn go_database(value: &str) -> Vec<String> {
+    if let Some((_, address)) = value.split_once(' ') {
+        return vec![address.to_owned()];
+    }
+    let name = value.split('+').next().unwrap_or(value);
+    if name.contains('.') { vec![format!("https://{name}")] } else { Vec::new() }
 }
 
 /// The addresses of mirrors and repositories in Maven's settings. Their XML is taken by its
 /// elements only: no entities, no processing.
 fn maven(reader: &Reader<'_>) -> Vec<String> {
-    let Some(text) = reader.text(&reader.home(".m2/settings.xml")) else { return Vec::new() };
-    let mut rest = without_comments(&text);
+    reader.said(&at(reader.home(".m2/settings.xml")), maven_settings)
+}
+
+fn maven_settings(text: &str) -> Vec<String> {
+    let mut rest = without_comments(text);
     let mut found = Vec::new();
     while let Some(start) = rest.find("<url>") {
         let after = rest.split_off(start + "<url>".len());

@@ -131,6 +131,31 @@ fn certificates_that_a_variable_names_go_along_with_a_network() {
     });
 }
 
+/// Go's settings may be where a variable says: in a tree, a run could choose there which hosts the next one may reach.
+#[test]
+fn settings_in_a_tree_choose_no_registry_for_the_next_run() {
+    everywhere(|place| {
+        let port = serving();
+        let address = format!("http://127.0.0.1:{port}/");
+        let settings = place.file("home/project/settings/go", "# mine\n");
+        let next = |variable: &std::path::Path| {
+            let mut command = place.ringfence_run();
+            command.env("GOENV", variable);
+            command.args(["-p", "go", "--", "curl", "-sS", "-m", "60", &address]);
+            Running::start(command).finish()
+        };
+        let write = format!("echo GOPROXY=http://localhost:{port} > settings/go");
+        place.run(&[], &["sh", "-c", &write]).ends(0);
+        let refused = next(&settings);
+        assert!(!refused.text().contains("served"), "{}", refused.text());
+        refused.says("settings/go, which could be an earlier run's");
+        // The control: where no run writes, the same settings count.
+        let text = format!("GOPROXY=http://localhost:{port}\n");
+        let hidden = place.file("home/.settings", text);
+        assert_eq!(next(&hidden).ends(0).text(), "served");
+    });
+}
+
 #[test]
 fn a_port_is_published_for_both_families() {
     everybody(Tier::Namespace, |place| {
