@@ -218,29 +218,30 @@ fn cargo_settings(text: &str) -> Vec<String> {
 fn go(reader: &Reader<'_>) -> Vec<String> {
     let file = reader.place("GOENV", reader.config("go/env"), "");
     let mut found = Vec::new();
-    let readings: [(&str, fn(&str) -> Vec<String>, fn(&str) -> Vec<String>); 2] = [
-        ("GOPROXY", go_proxies, |text| go_written(text, "GOPROXY", go_proxies)),
-        ("GOSUMDB", go_database, |text| go_written(text, "GOSUMDB", go_database)),
-    ];
-    for (name, value, written) in readings {
-        found.extend(
-            reader.env(name).map_or_else(|| reader.said(&file, written), |text| value(&text)),
-        );
-    }
+    let proxies = reader.env("GOPROXY").map(|value| go_proxies(&value));
+    found.extend(proxies.unwrap_or_else(|| reader.said(&file, go_written_proxies)));
+    let database = reader.env("GOSUMDB").map(|value| go_database(&value));
+    found.extend(database.unwrap_or_else(|| reader.said(&file, go_written_database)));
     found
 }
 
 /// What Go's own file of defaults says.
 fn go_settings(text: &str) -> Vec<String> {
-    let mut found = go_written(text, "GOPROXY", go_proxies);
-    found.extend(go_written(text, "GOSUMDB", go_database));
-    found
+    [go_written_proxies(text), go_written_database(text)].concat()
 }
 
-fn go_written(text: &str, name: &str, read: fn(&str) -> Vec<String>) -> Vec<String> {
-    let lines = text.lines().filter_map(|line| line.split_once('='));
-    let last = lines.filter(|(key, _)| key.trim() == name).next_back();
-    last.map_or_else(Vec::new, |(_, value)| read(value.trim()))
+fn go_written_proxies(text: &str) -> Vec<String> {
+    go_written(text, "GOPROXY").map_or_else(Vec::new, go_proxies)
+}
+
+fn go_written_database(text: &str) -> Vec<String> {
+    go_written(text, "GOSUMDB").map_or_else(Vec::new, go_database)
+}
+
+/// The value of the last line for a name.
+fn go_written<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = text.lines().filter_map(|line| line.split_once('='));
+    lines.rfind(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
 }
 
 fn go_proxies(value: &str) -> Vec<String> {
