@@ -49,7 +49,8 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
 fn unpacked(mut pieces: &[u8]) -> Option<Vec<u8>> {
     let (all, length) = pieces.split_at_checked(pieces.len().checked_sub(4)?)?;
     let length = number(length, 0, 4)? as usize;
-    let mut out = Vec::with_capacity(length.min(MOST));
+    let mut out = vec![0; Some(length).filter(|length| *length <= MOST)?];
+    let mut place = 0;
     pieces = all;
     while !pieces.is_empty() {
         let size = number(pieces, 0, 4)?;
@@ -57,57 +58,10 @@ fn unpacked(mut pieces: &[u8]) -> Option<Vec<u8>> {
         if size != u64::from(PACKED) {
             let piece;
             (piece, pieces) = pieces.split_at_checked(size as usize)?;
-            unpack(piece, &mut out)?;
+            place += lz4_flex::block::decompress_into(piece, &mut out[place..]).ok()?;
         }
     }
-    (out.len() == length).then_some(out)
-}
-
-/// Unpacks one piece (LZ4's block format): runs of bytes as they are, each followed by what is to be repeated of the piece.
-fn unpack(mut piece: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    let begin = out.len();
-    let next = |piece: &mut &[u8]| {
-        let byte;
-        (byte, *piece) = piece.split_first()?;
-        Some(*byte)
-    };
-    let length = |piece: &mut &[u8], short: u8| {
-        let mut length = usize::from(short);
-        if short == 15 {
-            loop {
-                let more = next(piece)?;
-                length += usize::from(more);
-                if more != 255 {
-                    break;
-                }
-            }
-        }
-        Some(length)
-    };
-    while !piece.is_empty() {
-        let token = next(&mut piece)?;
-        let plain;
-        let count = length(&mut piece, token >> 4)?;
-        (plain, piece) = piece.split_at_checked(count)?;
-        out.extend_from_slice(plain);
-        if piece.is_empty() {
-            break;
-        }
-        let back = usize::from(next(&mut piece)?) | usize::from(next(&mut piece)?) << 8;
-        let count = length(&mut piece, token & 15)? + 4;
-        let from = out.len().checked_sub(back).filter(|from| *from >= begin && back > 0)?;
-        if out.len() + count > MOST {
-            return None;
-        }
-        // What is repeated may be what is being written.
-        let mut left = count;
-        while left > 0 {
-            let part = left.min(out.len() - from);
-            out.extend_from_within(from..from + part);
-            left -= part;
-        }
-    }
-    Some(())
+    (place == length).then_some(out)
 }
 
 /// A program of what another one loads, and the tables: without sections, and without notes, which would have it begun
@@ -201,16 +155,24 @@ mod tests {
 
     #[test]
     fn what_is_repeated_is_found_where_it_is() {
-        let part = |piece: &[u8]| {
-            let mut out = b"before".to_vec();
-            unpack(piece, &mut out).map(|()| out.split_off(6))
+        // Behind a piece of six bytes, which is none of the next one's.
+        let part = |piece: &[u8], length: u32| {
+            let before = [&7_u32.to_le_bytes()[..], b"\x60before"].concat();
+            let size = (piece.len() as u32).to_le_bytes();
+            let all = [&before, &size[..], piece, &(6 + length).to_le_bytes()].concat();
+            unpacked(&all).map(|mut out| out.split_off(6))
         };
-        assert_eq!(part(b"\x32abc\x03\0\x10d").as_deref(), Some(&b"abcabcabcd"[..]));
-        let long = part(b"\x1fa\x01\0\xff\x05").expect("a run");
-        assert!(long == vec![b'a'; 1 + 4 + 15 + 255 + 5]);
+        assert_eq!(part(b"\x32abc\x03\0\x10d", 10).as_deref(), Some(&b"abcabcabcd"[..]));
+        let long = part(b"\x1fa\x01\0\xff\x05\x10b", 281).expect("a run");
+        assert!(long == [vec![b'a'; 1 + 4 + 15 + 255 + 5], b"b".to_vec()].concat());
+        // Longer and shorter than it is said to be.
+        for length in [9, 11] {
+            assert_eq!(part(b"\x32abc\x03\0\x10d", length), None, "{length}");
+        }
         // Before the piece's beginning, nowhere, and cut off.
-        for piece in [&b"\x10a\x02\0"[..], b"\x10a\0\0", b"\x40abc", b"\xf0\xff"] {
-            assert_eq!(part(piece), None, "{piece:?}");
+        let odd = [&b"\x10a\x02\0\x10b"[..], b"\x10a\0\0\x10b", b"\x40abc", b"\xf0\xff"];
+        for piece in odd {
+            assert!((0..300).all(|length| part(piece, length).is_none()), "{piece:?}");
         }
     }
 
