@@ -1,7 +1,7 @@
 //! What an end of the stream waits for: descriptors, and whose each of them is.
 
 use crate::stream::Over;
-use ringfence_sys::fd::{Ready, Watched, poll};
+use ringfence_sys::fd::{self, Ready, Watched};
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
@@ -28,6 +28,22 @@ impl<'a, W> Watching<'a, W> {
     /// # Errors
     /// It cannot wait.
     pub fn wait(self, until: Option<Instant>) -> Result<Vec<(W, Ready)>, Over> {
+        self.wait_by(fd::poll, until)
+    }
+
+    /// [`wait`](Self::wait) of a process that has had nothing to do for a while, and is small meanwhile.
+    ///
+    /// # Errors
+    /// It cannot wait.
+    pub fn rest(self, until: Option<Instant>) -> Result<Vec<(W, Ready)>, Over> {
+        self.wait_by(fd::rest, until)
+    }
+
+    fn wait_by(
+        self,
+        poll: fn(&[Watched<'_>], i32) -> ringfence_sys::Result<Vec<Ready>>,
+        until: Option<Instant>,
+    ) -> Result<Vec<(W, Ready)>, Over> {
         let wait = until.map_or(-1, |until| {
             let left = until.saturating_duration_since(Instant::now()).as_millis();
             i32::try_from(left).unwrap_or(i32::MAX).saturating_add(1)

@@ -230,26 +230,27 @@ pub(crate) fn until_end<'g>(
         watched.extend(watch.network.descriptors());
         let knocked = watched.len();
         watched.extend(machine.iter().flat_map(|machine| machine.descriptors()));
-        let ready = sys::fd::poll_readable(&watched, wait)
+        // A command that runs for a while: what is needed of ourselves until something happens fits into a few pages.
+        let poll =
+            if idle.is_some() { sys::fd::poll_readable } else { sys::fd::rest_until_readable };
+        let ready = poll(&watched, wait)
             .map_err(|errno| LaunchError::call("ppoll", errno, "this should not happen"))?;
         drop(machine);
+        let mut busy = ready.contains(&true);
         if let Some(machine) = duties.machine
             && (ready[knocked..].contains(&true)
                 || begins.is_some_and(|begins| Instant::now() >= begins))
         {
             machine.borrow_mut().attend();
-            // A guest begins when others have long been at work.
-            idle = Some(Instant::now() + IDLE);
+            busy = true;
         }
+        idle = if busy {
+            Some(Instant::now() + IDLE)
+        } else {
+            idle.filter(|idle| Instant::now() < *idle)
+        };
         watch.guards_due();
         watch.job_due();
-        if idle.is_some_and(|idle| Instant::now() >= idle) {
-            // The command is one that runs for a while: what is needed of ourselves until its
-            // end fits into a few pages.
-            sys::memory::give_back();
-            sys::memory::let_go_of_code();
-            idle = None;
-        }
         if let Some(passed) = watch.deadline.filter(|deadline| Instant::now() >= *deadline) {
             watch.deadline = watch.time_is_up(passed);
         }
@@ -263,10 +264,6 @@ pub(crate) fn until_end<'g>(
             watch.take_messages();
         }
         watch.follow();
-        if ready[plain..seen].contains(&true) {
-            // What this takes of memory is given back again, when it has become quiet.
-            idle = Some(Instant::now() + IDLE);
-        }
         // From behind, as one may be dropped; new ones, which came with messages, are not ready.
         for at in (plain..supervised).rev().filter(|&at| ready[at]) {
             watch.supervise(at - plain);

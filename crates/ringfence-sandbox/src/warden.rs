@@ -24,6 +24,9 @@ const SIGKILL: i32 = 9;
 /// Bytes of the launcher's longest message: a path with what it is about.
 const LONGEST: usize = 4096 + 32;
 
+/// After so many milliseconds without anything to do it makes itself small.
+const IDLE: i32 = 100;
+
 /// What it watches over.
 pub(crate) struct Warden<'a> {
     /// The command's PID, as seen here.
@@ -54,6 +57,7 @@ impl Warden<'_> {
             private,
             stops: Stops::default(),
             will: None,
+            busy: true,
         };
         match wanted {
             Wanted::Orphaned => watch.orphaned(),
@@ -86,6 +90,8 @@ struct Watch<'a> {
     stops: Stops,
     /// What the launcher left to us, if it was read already.
     will: Option<Will>,
+    /// Something has happened since it was last at rest.
+    busy: bool,
 }
 
 /// A message of the launcher's with a descriptor.
@@ -96,7 +102,13 @@ impl Watch<'_> {
     fn wait(&mut self, signals: BorrowedFd<'_>, service: &mut Service) {
         let mut watched = vec![signals, self.control.as_fd()];
         watched.extend(service.descriptors());
-        let Ok(ready) = sys::fd::poll_readable(&watched, -1) else { return };
+        let ready = if self.busy {
+            sys::fd::poll_readable(&watched, IDLE)
+        } else {
+            sys::fd::rest_until_readable(&watched, -1)
+        };
+        let Ok(ready) = ready else { return };
+        self.busy = ready.contains(&true);
         if ready[0] {
             while let Ok(arrived) = sys::signal::take(signals) {
                 self.signal(arrived, service);

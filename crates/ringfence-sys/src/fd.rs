@@ -154,23 +154,48 @@ pub fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: bool) -> Result<usiz
 /// # Errors
 /// `EINTR` is retried with the same timeout; others are the kernel's.
 pub fn poll_readable(fds: &[BorrowedFd<'_>], timeout_ms: i32) -> Result<Vec<bool>> {
+    readable(fds, timeout_ms, false)
+}
+
+/// [`poll_readable`] of a process that has had nothing to do for a while: what it takes of memory to wait fits into a few
+/// pages, and it lets go of its code and constants until something comes.
+///
+/// # Errors
+/// As [`poll_readable`].
+pub fn rest_until_readable(fds: &[BorrowedFd<'_>], timeout_ms: i32) -> Result<Vec<bool>> {
+    crate::memory::give_back();
+    readable(fds, timeout_ms, true)
+}
+
+fn readable(fds: &[BorrowedFd<'_>], timeout_ms: i32, at_rest: bool) -> Result<Vec<bool>> {
     let mut list: Vec<libc::pollfd> = fds
         .iter()
         .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
         .collect();
+    wait(&mut list, timeout_ms, at_rest)?;
+    Ok(list.iter().map(|entry| entry.revents != 0).collect())
+}
+
+/// Waits for the first of a list.
+fn wait(list: &mut [libc::pollfd], timeout_ms: i32, at_rest: bool) -> Result<()> {
     let time = libc::timespec {
         tv_sec: i64::from(timeout_ms / 1000),
         tv_nsec: i64::from(timeout_ms % 1000) * 1_000_000,
     };
     let limit = if timeout_ms < 0 { std::ptr::null() } else { &raw const time };
     loop {
+        let (at, length) = (list.as_mut_ptr(), list.len());
         // SAFETY: the pointers describe `list` and an optional timespec; no mask is given.
-        match unsafe {
-            sys!(ppoll, list.as_mut_ptr(), list.len(), limit, std::ptr::null::<u8>(), 0)
-        } {
+        let ended = unsafe {
+            if at_rest {
+                ringfence_start::code::rest(at.cast(), length, limit.cast())
+            } else {
+                sys!(ppoll, at, length, limit, std::ptr::null::<u8>(), 0)
+            }
+        };
+        match ended {
             Err(crate::Errno::EINTR) => {}
-            Err(errno) => return Err(errno),
-            Ok(_) => return Ok(list.iter().map(|entry| entry.revents != 0).collect()),
+            other => return other.map(drop),
         }
     }
 }
@@ -200,6 +225,19 @@ pub struct Ready {
 /// # Errors
 /// As [`poll_readable`].
 pub fn poll(watched: &[Watched<'_>], timeout_ms: i32) -> Result<Vec<Ready>> {
+    ready(watched, timeout_ms, false)
+}
+
+/// [`rest_until_readable`], for writing as well.
+///
+/// # Errors
+/// As [`poll_readable`].
+pub fn rest(watched: &[Watched<'_>], timeout_ms: i32) -> Result<Vec<Ready>> {
+    crate::memory::give_back();
+    ready(watched, timeout_ms, true)
+}
+
+fn ready(watched: &[Watched<'_>], timeout_ms: i32, at_rest: bool) -> Result<Vec<Ready>> {
     let events = |one: &Watched<'_>| {
         (if one.read { libc::POLLIN } else { 0 }) | if one.write { libc::POLLOUT } else { 0 }
     };
@@ -209,20 +247,7 @@ pub fn poll(watched: &[Watched<'_>], timeout_ms: i32) -> Result<Vec<Ready>> {
         libc::pollfd { fd, events: events(one), revents: 0 }
     };
     let mut list: Vec<libc::pollfd> = watched.iter().map(entry).collect();
-    let time = libc::timespec {
-        tv_sec: i64::from(timeout_ms / 1000),
-        tv_nsec: i64::from(timeout_ms % 1000) * 1_000_000,
-    };
-    let limit = if timeout_ms < 0 { std::ptr::null() } else { &raw const time };
-    loop {
-        let (at, length) = (list.as_mut_ptr(), list.len());
-        // SAFETY: the pointers describe `list` and an optional timespec; no mask is given.
-        match unsafe { sys!(ppoll, at, length, limit, std::ptr::null::<u8>(), 0) } {
-            Err(crate::Errno::EINTR) => {}
-            Err(errno) => return Err(errno),
-            Ok(_) => break,
-        }
-    }
+    wait(&mut list, timeout_ms, at_rest)?;
     let ended = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
     let ready = |entry: &libc::pollfd| Ready {
         read: entry.revents & (libc::POLLIN | ended) != 0,

@@ -7,6 +7,8 @@ use crate::ptrace::{Registers, register};
 use crate::{Errno, Result, sys};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+mod late;
+
 const PAGE: u64 = crate::memory::PAGE as u64;
 
 /// Maps a file privately, or memory without one, where nothing is mapped.
@@ -239,11 +241,14 @@ impl Frame {
     }
 }
 
-/// Where frames are while this program is there, and after it: what the last thread lets go of of this program, and a frame for each
-/// thread. All else of this program may be gone when they are read.
+/// What is let go of: `[start, length]`. A list of them ends with one that starts at 0.
+type Part = [u64; 2];
+
+/// Where frames are while this program is there, and after it: what the last thread lets go of of this program, what is let go of
+/// once the process is at work, and a frame for each thread. All else of this program may be gone when they are read.
 struct Kept {
-    /// `[start, length]` each, up to one that starts at 0.
-    list: *mut [[u64; 2]; OWN],
+    own: *mut [Part; OWN],
+    later: &'static mut [Part],
     frames: &'static mut [Frame],
 }
 
@@ -251,22 +256,29 @@ struct Kept {
 const OWN: usize = 3;
 
 impl Kept {
-    fn new(threads: usize) -> Result<Kept> {
-        let length = PAGE + (threads * size_of::<Frame>()) as u64;
+    /// Room for so many threads, and so many parts that are let go of later, besides this program and the list's end.
+    fn new(threads: usize, parts: usize) -> Result<Kept> {
+        let lists = ((OWN + parts + 2) * size_of::<Part>()).next_multiple_of(PAGE as usize);
+        let length = (lists + threads * size_of::<Frame>()) as u64;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, where there is room.
         let at = unsafe { sys!(mmap, 0, length, protection, flags, -1i32, 0) }?;
-        let list = at as *mut [[u64; 2]; OWN];
-        let frames = (at + PAGE as usize) as *mut Frame;
-        // SAFETY: zeroes, of which frames and lists can be made; page by page, and so aligned, and never unmapped.
-        Ok(Kept { list, frames: unsafe { std::slice::from_raw_parts_mut(frames, threads) } })
+        let own = at as *mut [Part; OWN];
+        let (later, frames) = (own.wrapping_add(1).cast(), (at + lists) as *mut Frame);
+        // SAFETY: zeroes, of which frames and lists can be made; one behind the other, the frames page by page, and so
+        // aligned, and never unmapped.
+        let (later, frames) = unsafe {
+            let later = std::slice::from_raw_parts_mut(later, parts + 2);
+            (later, std::slice::from_raw_parts_mut(frames, threads))
+        };
+        Ok(Kept { own, later, frames })
     }
 }
 
 /// What a process takes that nothing of it is needed of any more: its program with what was relocated and written, and
 /// its heap, which may be nowhere.
-fn own(heap: Option<(u64, u64)>) -> [[u64; 2]; OWN] {
+fn own(heap: Option<(u64, u64)>) -> [Part; OWN] {
     // The linker's own names.
     unsafe extern "C" {
         static __executable_start: u8;
@@ -282,14 +294,16 @@ fn own(heap: Option<(u64, u64)>) -> [[u64; 2]; OWN] {
 /// alone. Returns only where it cannot, and then this program must end: nothing that it does is sure to work.
 ///
 /// `handlers` are what `rt_sigaction` takes of signals 1, 2, …; `heap` is where this program's is, from where to where: it is let
-/// go of with all else that this program takes.
+/// go of with all else that this program takes. `constant` is what the process has mapped of files and never writes, from
+/// where to where: it is let go of once the process is at work.
 pub fn become_process(
     moves: &[Move],
     handlers: &[[u64; 4]],
     threads: &[Thread],
     heap: Option<(u64, u64)>,
+    constant: &[(u64, u64)],
 ) -> Errno {
-    match becoming(moves, handlers, threads, heap) {
+    match becoming(moves, handlers, threads, heap, constant) {
         Ok(never) => match never {},
         Err(errno) => errno,
     }
@@ -300,9 +314,15 @@ fn becoming(
     handlers: &[[u64; 4]],
     threads: &[Thread],
     heap: Option<(u64, u64)>,
+    constant: &[(u64, u64)],
 ) -> Result<std::convert::Infallible> {
     // All that is to be allocated, before anything of this program is taken away.
-    let Kept { list, frames } = Kept::new(threads.len())?;
+    let Kept { own: list, later, frames } = Kept::new(threads.len(), constant.len())?;
+    for (part, (from, to)) in later.iter_mut().zip(constant) {
+        *part = [*from, to - from];
+    }
+    // What started the others, too.
+    later[constant.len()] = own(None)[0];
     for (frame, thread) in frames.iter_mut().zip(threads) {
         frame.fill(thread)?;
     }
@@ -335,6 +355,7 @@ fn becoming(
     for (thread, frame) in others.iter().zip(&frames[1..]) {
         start(thread, frame)?;
     }
+    late::let_go(later);
     // SAFETY: takes no arguments.
     let number = unsafe { sys!(gettid) }?;
     // SAFETY: where the saved process's C library keeps the number, in its memory, which is mapped now; the

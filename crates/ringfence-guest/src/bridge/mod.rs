@@ -259,16 +259,13 @@ impl<'a> Bridge<'a> {
 
     fn turn(&mut self) -> Result<(), Over> {
         let stopping = self.stopping.as_ref().map(|(_, until)| *until);
-        let idle = self.grown.then(|| Instant::now() + IDLE);
+        let grown = self.grown;
+        let idle = grown.then(|| Instant::now() + IDLE);
         let until = stopping.into_iter().chain(self.answers_due()).chain(self.stillness.until());
         let until = until.chain(idle).min();
-        let ready = self.watched().wait(until)?;
+        let watched = self.watched();
+        let ready = if grown { watched.wait(until) } else { watched.rest(until) }?;
         self.grown = !ready.is_empty();
-        if ready.is_empty() {
-            // What is needed until something happens fits into a few pages.
-            ringfence_sys::memory::give_back();
-            ringfence_sys::memory::let_go_of_code();
-        }
         for (whose, ready) in ready {
             self.serve(whose, ready)?;
         }

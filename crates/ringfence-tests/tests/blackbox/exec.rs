@@ -1,7 +1,7 @@
 //! `exec`: one more command inside a session that runs, as confined as the first, and as close
 //! to the caller as if it ran here.
 
-use ringfence_tests::{Place, Running, Terminal, Tier, binary, everybody, everywhere};
+use ringfence_tests::{Place, Running, Terminal, Tier, binary, everybody, everywhere, until};
 use rustix::process::Signal;
 use std::process::Command;
 
@@ -404,5 +404,35 @@ fn nothing_inside_reaches_a_session() {
         }
         place.ringfence(["exec", "one", "true"]).quiet();
         ends(place, first);
+    });
+}
+
+/// Who waits needs a few pages of its program's code, also where it has carried out what somebody asked for.
+#[test]
+fn who_waits_after_it_holds_few_pages_of_its_code() {
+    everybody(Tier::Namespace, |place| {
+        let running = session(place, &[]);
+        place.ringfence(["exec", "one", "true"]).quiet();
+        let launcher = running.pid();
+        let children = format!("/proc/{launcher}/task/{launcher}/children");
+        let children = std::fs::read_to_string(children).unwrap();
+        let program = binary().canonicalize().unwrap();
+        // kB in memory of the part that can be executed.
+        let code = |pid: &str| {
+            let maps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+            let mut lines = maps.lines().skip_while(|line| {
+                !(line.contains(" r-xp ") && line.ends_with(program.to_str().unwrap()))
+            });
+            let size = lines.find_map(|line| line.strip_prefix("Rss:"));
+            size.map(|size| size.trim().trim_end_matches(" kB").parse::<u64>().unwrap())
+        };
+        let pids = std::iter::once(launcher.to_string())
+            .chain(children.split_whitespace().map(str::to_owned));
+        let held: Vec<String> = pids.filter(|pid| code(pid).is_some()).collect();
+        assert_eq!(held.len(), 2, "the control: a launcher and a first process");
+        for pid in held {
+            until("it is small", || code(&pid).is_some_and(|size| size <= 256));
+        }
+        ends(place, running);
     });
 }

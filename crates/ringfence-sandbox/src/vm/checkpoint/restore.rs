@@ -1,7 +1,8 @@
 //! How a saved QEMU becomes a process again: in a program of ours, which stands in the sandbox in QEMU's place.
 
 use super::{
-    Checkpoint, Content, Host, Kernels, Kind, LAST_GIVEN, LONGEST, Mapped, NEVER, NOT_NOW, VERSION,
+    Checkpoint, Content, Host, Kernels, Kind, LAST_GIVEN, LONGEST, Mapped, NEVER, NOT_NOW, Region,
+    VERSION,
 };
 use ringfence_sys as sys;
 use ringfence_sys::Errno;
@@ -16,6 +17,8 @@ use std::path::Path;
 
 /// How often it is begun anew because something of this program's own lies where the process is to be: it lies elsewhere each time.
 const TRIES: u64 = 8;
+/// `PROT_WRITE`.
+const WRITE: u32 = 2;
 /// Above all numbers that a process has.
 const ABOVE: i32 = 200;
 
@@ -96,7 +99,8 @@ fn becoming(process: &Path, pages: &Path) -> Result<std::convert::Infallible, Fa
     restore::call_it(c"qemu-system-x86");
     let threads: Vec<Thread> = checkpoint.threads.into_iter().map(Thread::from).collect();
     let heap = maps.lines().find_map(|line| range(line, "[heap]"));
-    let errno = restore::become_process(&moves, &checkpoint.handlers, &threads, heap);
+    let constant = constant(&checkpoint.regions);
+    let errno = restore::become_process(&moves, &checkpoint.handlers, &threads, heap, &constant);
     // What comes now is done by a program whose clock and handlers may be gone.
     Err(Failure::from_mapping(errno))
 }
@@ -205,6 +209,22 @@ fn map(checkpoint: &Checkpoint, pages: &File, memory: BorrowedFd<'_>) -> Result<
             .map_err(Failure::from_mapping)?;
     }
     Ok(())
+}
+
+/// What is mapped of files and cannot be written: its program and libraries. From where to where, ascending.
+pub(super) fn constant(regions: &[Region]) -> Vec<(u64, u64)> {
+    let mut parts: Vec<(u64, u64)> = Vec::new();
+    for region in regions {
+        let of_a_file = matches!(region.content, Content::File(..) | Content::Pages(_));
+        if !of_a_file || region.protection & WRITE != 0 {
+            continue;
+        }
+        match parts.last_mut() {
+            Some((_, end)) if *end == region.start => *end = region.end,
+            _ => parts.push((region.start, region.end)),
+        }
+    }
+    parts
 }
 
 /// A file that is what it was.

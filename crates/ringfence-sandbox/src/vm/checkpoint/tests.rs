@@ -128,3 +128,25 @@ fn a_saved_thread_is_not_told_which_processor_it_runs_on() {
     drop((held, to));
     assert!(child.wait().expect("ended").success());
 }
+
+#[test]
+fn what_is_let_go_of_is_a_files_and_never_written() {
+    let region = |pages: std::ops::Range<u64>, protection, content| Region {
+        start: pages.start * PAGE,
+        end: pages.end * PAGE,
+        protection,
+        content,
+    };
+    let parts = restore::constant(&[
+        region(1..3, 1, Content::File(0, 0)),
+        region(3..5, 5, Content::File(0, 2 * PAGE)),
+        region(5..6, 1, Content::Pages(0)),
+        // What can be written may have been, and what is of no file is nowhere else.
+        region(6..8, 3, Content::Pages(PAGE)),
+        region(8..9, 7, Content::File(1, 0)),
+        region(9..10, 1, Content::Nothing),
+        region(10..11, 1, Content::Memory(0)),
+        region(12..13, 5, Content::File(1, PAGE)),
+    ]);
+    assert_eq!(parts, [(PAGE, 6 * PAGE), (12 * PAGE, 13 * PAGE)]);
+}
