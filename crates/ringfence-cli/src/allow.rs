@@ -9,7 +9,7 @@ use crate::request::with_catalog;
 use ringfence_net::live::client::Client;
 use ringfence_policy::catalog::{Kind, Place};
 use ringfence_policy::profile::configured;
-use ringfence_policy::{HostRule, Key, Profile};
+use ringfence_policy::{HostRule, Key, Profile, edit};
 use ringfence_sandbox::launch;
 use ringfence_session::live;
 use std::ffi::OsString;
@@ -204,34 +204,8 @@ fn has_host(profile: &Profile, host: &str) -> bool {
 
 /// The text of a profile with one more allowed host, all else as it was.
 fn with_host(text: &str, host: &str) -> Option<String> {
-    let entry = format!("\"{host}\"");
-    let mut lines: Vec<String> = text.lines().map(ToOwned::to_owned).collect();
-    let header = lines.iter().position(|line| line.trim() == "[network]");
-    let Some(header) = header else {
-        if text.lines().any(|line| line.trim_start().starts_with("network")) {
-            return None;
-        }
-        let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-        return Some(format!("{text}{gap}\n[network]\nallow = [{entry}]\n"));
-    };
-    let end = lines[header + 1..].iter().position(|line| line.trim_start().starts_with('['));
-    let end = end.map_or(lines.len(), |end| header + 1 + end);
-    let key = |line: &String| {
-        line.trim_start()
-            .strip_prefix("allow")
-            .is_some_and(|rest| rest.trim_start().starts_with('='))
-    };
-    match lines[header..end].iter().position(key).map(|at| header + at) {
-        None => lines.insert(header + 1, format!("allow = [{entry}]")),
-        Some(at) => {
-            let open = lines[at].find('[')?;
-            let rest = lines[at][open + 1..].trim_start().to_owned();
-            let comma = if rest.starts_with(']') { "" } else { ", " };
-            let comma = if rest.is_empty() || rest.starts_with('#') { "," } else { comma };
-            lines[at] = format!("{}[{entry}{comma}{rest}", &lines[at][..open]);
-        }
-    }
-    Some(lines.join("\n") + "\n")
+    // What a host's rule is has no letter that a string of TOML would take for more.
+    edit::added(text, "network", "allow", &[format!("\"{host}\",")], None)
 }
 
 #[cfg(test)]
@@ -254,23 +228,55 @@ mod tests {
 
     #[test]
     fn a_host_is_added_and_all_else_stays() {
+        const ADDED: &str = "allow = [\n    \"a.org\",\n";
         let cases = [
-            ("", "\n[network]\nallow = [\"a.org\"]\n"),
-            ("extends = [\"x\"]", "extends = [\"x\"]\n\n[network]\nallow = [\"a.org\"]\n"),
-            ("[network]\n# why\ndeny = []\n", "[network]\nallow = [\"a.org\"]\n# why\ndeny = []\n"),
-            ("[network]\nallow = []\n", "[network]\nallow = [\"a.org\"]\n"),
+            ("", format!("\n[network]\n{ADDED}]\n")),
+            ("extends = [\"x\"]", format!("extends = [\"x\"]\n\n[network]\n{ADDED}]\n")),
             (
-                "[network]\nallow = [\"b.org\"] # b\n[limits]\npids = 5\n",
-                "[network]\nallow = [\"a.org\", \"b.org\"] # b\n[limits]\npids = 5\n",
+                "[network]\n# why\ndeny = []\n[limits]\npids = 5\n",
+                format!("[network]\n{ADDED}]\n# why\ndeny = []\n[limits]\npids = 5\n"),
             ),
             (
-                "[network]\nallow = [\n    \"b.org\",\n]\n",
-                "[network]\nallow = [\"a.org\",\n    \"b.org\",\n]\n",
+                "[network]\nallow = [\n    \"b.org\", # b\n]\n",
+                format!("[network]\n{ADDED}    \"b.org\", # b\n]\n"),
+            ),
+            ("network.allow = [\"b.org\"]\n", format!("network.{ADDED}    \"b.org\"]\n")),
+            (
+                "network = { allow = [\"b.org\"] }\n",
+                format!("network = {{ {ADDED}    \"b.org\"] }}\n"),
             ),
         ];
         for (before, after) in cases {
-            assert_eq!(with_host(before, "a.org").as_deref(), Some(after), "{before}");
+            assert_eq!(with_host(before, "a.org"), Some(after), "{before}");
         }
-        assert_eq!(with_host("network = { allow = [] }\n", "a.org"), None);
+        for none in ["network = 3\n", "[network]\nallow = \"b.org\"\n", "[network\n"] {
+            assert_eq!(with_host(none, "a.org"), None, "{none}");
+        }
+    }
+
+    /// However a profile is written, what it was before still holds.
+    #[test]
+    fn a_profile_with_one_more_host_is_the_same_but_for_that() {
+        let texts = [
+            "[network] # filtered\nallow = [\"b.org\"]\n",
+            "[ network ]\n\"allow\" = [\"b.org\"]\n",
+            "network.allow = [\"b.org\"]\nnetwork.deny = [\"c.org\"]\n",
+            "network = { allow = [\"b.org\"], deny = [\"c.org\"] }\n",
+            "network = { deny = [\"c.org\"] }\n",
+            "description = \"\"\"\n[network]\nallow = [\n\"\"\"\n",
+            "[configuration.x.network]\nallow = [\"c.org\"]\n",
+        ];
+        for text in texts {
+            let read = |text: &str| {
+                Profile::from_toml(text, "it").unwrap_or_else(|error| panic!("{error}: {text}"))
+            };
+            let after = with_host(text, "a.org").unwrap_or_else(|| panic!("{text}"));
+            let (old, new) = (read(text), read(&after));
+            let mut list = vec!["a.org".into()];
+            list.extend(old.list(Key::AllowHost).unwrap_or_default().to_vec());
+            assert_eq!(new.list(Key::AllowHost).unwrap_or_default(), list, "{after}");
+            assert_eq!(new.list(Key::DenyHost), old.list(Key::DenyHost), "{after}");
+            assert_eq!(new.configurations, old.configurations, "{after}");
+        }
     }
 }

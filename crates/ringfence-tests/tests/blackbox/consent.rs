@@ -98,7 +98,7 @@ fn a_profile_that_was_edited_while_the_question_stood_keeps_what_was_written() {
     terminal.line("y");
     terminal.code(0);
     let text = fs::read_to_string(&real).unwrap();
-    assert_eq!(text, "[network]\nallow = [\"one.test\"]\ndeny = [\"bad.test\"]\n");
+    assert_eq!(text, "[network]\nallow = [\n    \"one.test\",\n]\ndeny = [\"bad.test\"]\n");
     let modes = place.shell(&format!("stat -c %A {0}; stat -Lc %a {0}", own.display())).well();
     assert_eq!(modes, "lrwxrwxrwx\n640");
     // Who closed it to himself did not mean it to be written.
@@ -109,4 +109,41 @@ fn a_profile_that_was_edited_while_the_question_stood_keeps_what_was_written() {
     terminal.code(125);
     terminal.leave();
     assert_eq!(fs::read_to_string(&real).unwrap(), text);
+}
+
+/// Keys with dots and tables on one line are profiles as well; what is no list is left alone, and told.
+#[test]
+fn a_host_is_added_however_the_profile_is_written() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    let own = place.file("home/.config/ringfence/profiles/own.toml", "");
+    let mut session =
+        place.start(&["--name", "asked", "-n", "site.test"], &["sh", "-c", "echo up; sleep 1000"]);
+    session.printed("up");
+    let allow =
+        |host| place.ringfence(["allow", "--always", "--yes", "--profile", "own", "asked", host]);
+    let texts = [
+        "network.allow = [\"old.test\"] # mine\nnetwork.deny = [\"bad.test\"]\n",
+        "network = { allow = [\"old.test\"], deny = [\"bad.test\"] } # mine\n",
+        "[ network ] # mine\n\"allow\" = [\"old.test\"]\ndeny = [\"bad.test\"]\n",
+        "[network]\n# allow = [\nallow = [\"old.test\"]\ndeny = [\"bad.test\"] # mine\n",
+    ];
+    for text in texts {
+        fs::write(&own, text).unwrap();
+        allow("one.test").ends(0);
+        assert!(allow("one.test").ends(0).text().contains("has \"one.test\""));
+        let after = fs::read_to_string(&own).unwrap();
+        assert_eq!(after.matches("one.test").count(), 1, "{after}");
+        assert!(after.contains("# mine"), "{after}");
+        for (host, decision) in
+            [("one.test", "allowed"), ("old.test", "allowed"), ("bad.test", "denied")]
+        {
+            let told =
+                place.ringfence(["why", "-p", "own", "--", "connect", &format!("{host}:443")]);
+            assert!(told.text().starts_with(decision), "{host} after {after}: {}", told.text());
+        }
+    }
+    let text = "network.allow = \"old.test\"\n";
+    fs::write(&own, text).unwrap();
+    allow("one.test").ends(125).says("cannot be changed here");
+    assert_eq!(fs::read_to_string(&own).unwrap(), text);
 }
