@@ -1,7 +1,7 @@
 //! What a Makefile has run, as text for a shell: recipes of the targets that are made, with constants in the place of
 //! variables. Read, never run: what `make` would compute is not known, and left out.
 
-use crate::words::Word;
+use crate::words::{self, Word};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The most rules that are read, and the most variables.
@@ -14,8 +14,10 @@ const DEEPEST: usize = 16;
 /// The most texts of `$(shell …)`, and the most of what is computed while a file is read.
 const MOST_TEXTS: usize = 256;
 const MOST_COMPUTED: usize = 1024;
-/// The longest value that is added to.
+/// The longest value that is added to, and the longest recipe: lines that end in a backslash are one.
 const LONGEST: usize = 64 << 10;
+/// The most of all recipes, when their variables are known.
+const MOST_RECIPES: usize = 16 << 20;
 /// What a shell finds where something is not known: a variable that it does not know either.
 const UNKNOWN: &[u8] = b"${unknown}";
 /// Variables that make itself sets.
@@ -253,11 +255,14 @@ impl Makefile {
             }
         }
         let mut texts = Vec::new();
-        for at in taken {
-            for line in &rules[at].recipe {
-                let text = self.expand(line, 0);
-                texts.push(text.map(commands));
+        let mut length = 0;
+        for line in taken.into_iter().flat_map(|at| &rules[at].recipe) {
+            let text = self.expand_to(line, 0, LONGEST).map(commands);
+            length += text.values().iter().map(Vec::len).sum::<usize>();
+            if length > MOST_RECIPES {
+                break;
             }
+            texts.push(text);
         }
         texts.append(&mut self.shell);
         texts
@@ -277,32 +282,36 @@ impl Makefile {
     }
 
     fn expand(&mut self, raw: &[u8], depth: usize) -> Word {
+        self.expand_to(raw, depth, words::LONGEST)
+    }
+
+    fn expand_to(&mut self, raw: &[u8], depth: usize, longest: usize) -> Word {
         let mut word = Word::text(b"");
         let mut rest = raw;
         while let Some(at) = memchr::memchr(b'$', rest) {
-            word.push_bytes(&rest[..at]);
+            word.join(&Word::text(&rest[..at]), longest);
             rest = &rest[at + 1..];
             match rest.first() {
                 Some(b'$') => {
-                    word.push_bytes(b"$");
+                    word.join(&Word::text(b"$"), longest);
                     rest = &rest[1..];
                 }
                 Some(open @ (b'(' | b'{')) => {
                     let end = close(rest, *open);
                     let inner = &rest[1..end.unwrap_or(rest.len())];
                     let value = self.reference(inner, depth);
-                    word.push(&value);
+                    word.join(&value, longest);
                     rest = end.map_or(&[][..], |end| &rest[end + 1..]);
                 }
                 Some(name) => {
                     let value = self.variable(&[*name], depth);
-                    word.push(&value);
+                    word.join(&value, longest);
                     rest = &rest[1..];
                 }
                 None => {}
             }
         }
-        word.push_bytes(rest);
+        word.join(&Word::text(rest), longest);
         word
     }
 

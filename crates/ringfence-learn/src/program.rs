@@ -1,6 +1,7 @@
 //! From a command line to the exact set of libraries: programs, scripts and what they start.
 
 mod projects;
+mod workspaces;
 
 use crate::closure::Surroundings;
 use crate::collect::Collector;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 /// The most values that are kept for one word.
 const MOST_VALUES: usize = 8;
 /// The longest value that is kept.
-const LONGEST: usize = 4096;
+pub(crate) const LONGEST: usize = 4096;
 /// The most variables that are kept.
 const MOST_VARIABLES: usize = 4096;
 
@@ -39,24 +39,34 @@ impl Word {
 
     /// Adds a text at its end.
     pub fn push_bytes(&mut self, text: &[u8]) {
+        self.push_within(text, LONGEST);
+    }
+
+    /// The same, with values that may get so long.
+    fn push_within(&mut self, text: &[u8], longest: usize) {
         if text.is_empty() {
             return;
         }
         self.0.iter_mut().for_each(|value| value.extend_from_slice(text));
-        self.0.retain(|value| value.len() <= LONGEST);
+        self.0.retain(|value| value.len() <= longest);
     }
 
     /// Adds another word at its end: each value with each.
     pub fn push(&mut self, other: &Word) {
+        self.join(other, LONGEST);
+    }
+
+    /// The same, with values that may get so long.
+    pub fn join(&mut self, other: &Word, longest: usize) {
         if let [only] = other.0.as_slice() {
-            return self.push_bytes(only);
+            return self.push_within(only, longest);
         }
         let joined = |start: &Vec<u8>| {
             let start = start.clone();
             other.0.iter().map(move |end| [start.as_slice(), end].concat())
         };
         self.0 = self.0.iter().flat_map(joined).take(MOST_VALUES).collect();
-        self.0.retain(|value| value.len() <= LONGEST);
+        self.0.retain(|value| value.len() <= longest);
     }
 
     /// Its values, each changed.

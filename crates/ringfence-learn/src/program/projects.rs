@@ -1,5 +1,6 @@
 //! What projects have run by a name: scripts of `package.json`, recipes of Makefiles.
 
+use super::workspaces::{self, Chosen};
 use super::{MOST_TEXT, Programs};
 use crate::host::Kind;
 use crate::makefile::Makefile;
@@ -41,7 +42,7 @@ impl Programs<'_, '_, '_> {
     pub(super) fn runs(&mut self, name: &str, path: &Path, rest: &[Word], depth: usize) {
         match name {
             "make" | "gmake" => self.make(path, rest, depth),
-            "npx" | "pnpx" | "bunx" => self.package_program(path, rest, depth),
+            "npx" | "pnpx" | "bunx" => self.package_program(path, rest, None, depth),
             "run-s" | "run-p" | "npm-run-all" => {
                 for name in rest.iter().filter_map(Word::constant) {
                     self.package_script(&name, path, None, depth);
@@ -59,30 +60,36 @@ impl Programs<'_, '_, '_> {
     }
 
     fn package_manager(&mut self, name: &str, path: &Path, rest: &[Word], depth: usize) {
-        let mut rest = rest;
+        let (chosen, rest) = workspaces::chosen(name, rest);
+        let mut rest = rest.as_slice();
         let mut directory = None;
         while let Some((first, after)) = rest.split_first() {
             let Some(word) = first.constant().filter(|word| word.starts_with(b"-")) else { break };
             rest = after;
-            let value = matches!(
-                word.as_slice(),
-                b"--prefix"
-                    | b"-C"
-                    | b"--cwd"
-                    | b"--dir"
-                    | b"-w"
-                    | b"--workspace"
-                    | b"--filter"
-                    | b"-F"
-            );
-            if value {
-                let place =
-                    !matches!(word.as_slice(), b"-w" | b"--workspace" | b"--filter" | b"-F");
-                directory = rest.first().and_then(Word::constant).filter(|_| place).or(directory);
+            if matches!(word.as_slice(), b"--prefix" | b"-C" | b"--cwd" | b"--dir") {
+                directory = rest.first().and_then(Word::constant).or(directory);
                 rest = rest.get(1..).unwrap_or(&[]);
             }
         }
         let directory = directory.map(|path| self.at.join(OsStr::from_bytes(&path)));
+        self.packaged(name, path, directory.clone(), rest, depth);
+        let word = rest.first().and_then(Word::constant).unwrap_or_default();
+        let chosen = chosen.or_else(|| is_install(&word).then(Chosen::all));
+        let start = directory.unwrap_or_else(|| self.at.clone());
+        for place in chosen.map_or_else(Vec::new, |chosen| self.workspaces(&start, &chosen)) {
+            self.packaged(name, path, Some(place), rest, depth);
+        }
+    }
+
+    /// What a package manager is told to do with the package of a directory.
+    fn packaged(
+        &mut self,
+        name: &str,
+        path: &Path,
+        directory: Option<PathBuf>,
+        rest: &[Word],
+        depth: usize,
+    ) {
         let word = rest.first().and_then(Word::constant).unwrap_or_default();
         let behind = rest.get(1..).unwrap_or(&[]);
         let script = |word: &Word| word.constant().filter(|word| !word.starts_with(b"-"));
@@ -96,9 +103,8 @@ impl Programs<'_, '_, '_> {
             b"start" | b"stop" | b"restart" => {
                 self.package_script(&word, path, directory, depth);
             }
-            b"exec" | b"x" | b"dlx" => self.package_program(path, behind, depth),
-            b"ci" | b"clean-install" | b"install" | b"i" | b"add" | b"" | b"install-test"
-            | b"it" | b"install-ci-test" | b"cit" | b"rebuild" | b"pack" | b"publish" => {
+            b"exec" | b"x" | b"dlx" => self.package_program(path, behind, directory, depth),
+            word if is_install(word) => {
                 for name in INSTALLING {
                     self.package_script(name.as_bytes(), path, directory.clone(), depth);
                 }
@@ -113,14 +119,20 @@ impl Programs<'_, '_, '_> {
     }
 
     /// `npx PROGRAM`: one that the project has.
-    fn package_program(&mut self, path: &Path, rest: &[Word], depth: usize) {
+    fn package_program(
+        &mut self,
+        path: &Path,
+        rest: &[Word],
+        directory: Option<PathBuf>,
+        depth: usize,
+    ) {
         let mut rest = rest;
         while let Some((first, after)) = rest.split_first() {
             let Some(word) = first.constant().filter(|word| word.starts_with(b"-")) else { break };
             rest = after;
             if matches!(word.as_slice(), b"-c" | b"--call") {
                 let text = rest.first().cloned().unwrap_or_default();
-                return self.within_package(None, |programs, _| {
+                return self.within_package(directory, |programs, _| {
                     programs.texts_of(&text, Some(path), depth)
                 });
             }
@@ -128,7 +140,7 @@ impl Programs<'_, '_, '_> {
                 rest = rest.get(1..).unwrap_or(&[]);
             }
         }
-        self.within_package(None, |programs, _| programs.command(rest, Some(path), depth + 1));
+        self.within_package(directory, |programs, _| programs.command(rest, Some(path), depth + 1));
     }
 
     /// A script of the nearest `package.json`, and those that run before and after it.
@@ -247,6 +259,26 @@ impl Programs<'_, '_, '_> {
     }
 }
 
+/// Whether a package manager that is told this runs what packages have run when they are installed.
+fn is_install(word: &[u8]) -> bool {
+    matches!(
+        word,
+        b"ci"
+            | b"clean-install"
+            | b"install"
+            | b"i"
+            | b"add"
+            | b""
+            | b"install-test"
+            | b"it"
+            | b"install-ci-test"
+            | b"cit"
+            | b"rebuild"
+            | b"pack"
+            | b"publish"
+    )
+}
+
 /// The option of make's in a word that takes a value, and that if it is there.
 fn option(word: &[u8]) -> (u8, Option<&[u8]>) {
     if let Some(long) = word.strip_prefix(b"--") {
@@ -268,4 +300,4 @@ fn option(word: &[u8]) -> (u8, Option<&[u8]>) {
 }
 
 /// How far above a directory a project is looked for.
-const MOST_ABOVE: usize = 32;
+pub(super) const MOST_ABOVE: usize = 32;

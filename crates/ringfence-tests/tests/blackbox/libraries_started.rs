@@ -227,3 +227,61 @@ fn what_a_package_has_run_is_found() {
     assert!(!has_curl(place, &["npm", "run", "quiet"]), "the control: another script's");
     assert!(!has_curl(place, &["npm", "version"]));
 }
+
+/// Scripts of a project's workspaces are run from its root, those that are named or all of them.
+#[test]
+fn what_workspaces_have_run_is_found() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    if !place.has("npm", "--version") || !place.has("/usr/bin/curl", "--version") {
+        return left_out("npm", "it or curl is not installed");
+    }
+    place.file(
+        "home/project/package.json",
+        r#"{"name": "x", "version": "1.0.0", "workspaces": ["packages/*", "./tools/only/"],
+        "scripts": {"quiet": "echo quiet", "deep": "echo root"}}"#,
+    );
+    let package = |at: &str, name: &str, scripts: &str| {
+        let text = format!(r#"{{"name": "{name}", "version": "1.0.0", "scripts": {{{scripts}}}}}"#);
+        place.file(format!("home/project/{at}/package.json"), text);
+    };
+    let curl = "/usr/bin/curl --version > /dev/null && echo deep";
+    package("packages/a", "@x/a", &format!(r#""deep": "{curl}", "quiet": "echo a""#));
+    package("packages/b", "b", r#""deep": "echo b", "quiet": "echo b""#);
+    package("tools/only", "only", &format!(r#""only": "{curl}""#));
+    package("tools/other", "other", &format!(r#""other": "{curl}""#));
+    for command in [
+        &["npm", "run", "-s", "deep", "-w", "packages/a"][..],
+        &["npm", "-s", "--workspace=@x/a", "run", "deep"],
+        &["npm", "run", "-s", "only", "--workspaces", "--if-present"],
+        &["npm", "run", "-s", "only", "-w", "only"],
+    ] {
+        assert!(has_curl(place, command), "{command:?}");
+        let ran = place.run(&EXACT, command);
+        assert_eq!(ran.ends(0).text().trim(), "deep", "{command:?}: {}", ran.err);
+    }
+    for command in [
+        &["npm", "run", "deep", "-w", "b"][..],
+        &["npm", "run", "quiet", "--workspaces"],
+        &["npm", "run", "deep"],
+        &["npm", "run", "other", "--workspaces"],
+    ] {
+        assert!(!has_curl(place, command), "the control: {command:?}");
+    }
+    package("packages/b", "b", &format!(r#""postinstall": "{curl}""#));
+    assert!(has_curl(place, &["npm", "ci"]), "what a workspace has run when it is installed");
+}
+
+/// Lines that end in a backslash are one recipe, however long it gets.
+#[test]
+fn a_long_recipe_is_read_to_its_end() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    if !place.has("make", "--version") || !place.has("/usr/bin/curl", "--version") {
+        return left_out("make", "it or curl is not installed");
+    }
+    let long = "\ttrue a rather long line of a recipe that goes on; \\\n".repeat(200);
+    let recipe = format!("deep:\n\t@set -e; \\\n{long}\t$(TOOL) --version > /dev/null; echo $@\n");
+    place.file("home/project/Makefile", format!("TOOL = /usr/bin/curl\n{recipe}"));
+    assert!(long.len() > 8192 && has_curl(place, &["make"]));
+    place.run(&EXACT, &["make", "-s"]).ends(0).prints("deep");
+    assert!(!has_curl(place, &["make", "TOOL=true"]), "the control");
+}
