@@ -112,7 +112,7 @@ pub const COMMANDS: [Command; 36] = [
             "import",
             "claude|srt|fence|greywall FILE [-o FILE]",
             "Convert a peer's settings to a profile",
-            &PLAIN,
+            &import::IMPORT,
             import::import,
         )
     },

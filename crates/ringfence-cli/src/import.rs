@@ -3,7 +3,7 @@
 use crate::error::Fault;
 use crate::generate::print;
 use crate::help;
-use crate::options::{PLAIN, parse};
+use crate::options::{PLAIN, Spec, one, parse};
 use ringfence_policy::import::{Peer, import as convert};
 use ringfence_policy::suggest::nearest;
 use ringfence_session::outside;
@@ -15,13 +15,20 @@ use std::path::Path;
 const LARGEST: u64 = 16 << 20;
 const PEERS: [&str; 4] = ["claude", "srt", "fence", "greywall"];
 
+/// Its options.
+pub const IMPORT: [Spec; PLAIN.len() + 1] = {
+    let [json, help] = PLAIN;
+    let output = one("output", "FILE", "Write the profile to FILE");
+    [json, Spec { short: Some('o'), ..output }, help]
+};
+
 /// `ringfence import claude|srt|fence|greywall FILE [-o FILE]`: the profile goes to standard
 /// output or the file, what could not be carried over to standard error.
 ///
 /// # Errors
 /// An unknown peer, a file that cannot be read or is not of that peer.
 pub fn import(arguments: Vec<OsString>) -> Result<u8, Fault> {
-    let parsed = parse(&PLAIN, arguments, false)?;
+    let parsed = parse(&IMPORT, arguments, false)?;
     if let Some(done) = help::asked("import", &parsed) {
         return done;
     }

@@ -132,12 +132,8 @@ pub const POLICY: [Spec; 43] = [
 ];
 
 /// Options of commands without a policy.
-pub const PLAIN: [Spec; 4] = [
-    flag("json", None, "Print JSON"),
-    flag("save", None, "Write the result to the user's profiles"),
-    Spec { short: Some('o'), ..one("output", "FILE", "Write the result to FILE") },
-    flag("help", Some('h'), "Print help"),
-];
+pub const PLAIN: [Spec; 2] =
+    [flag("json", None, "Print JSON"), flag("help", Some('h'), "Print help")];
 
 /// A parsed command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -133,3 +133,44 @@ fn commands_that_refuse_json_do_not_list_it() {
         place.ringfence([command, "--json", "bash"]).ends(125);
     }
 }
+
+/// What writes nothing takes no option that says where to, and offers none.
+#[test]
+fn commands_that_write_no_file_offer_none() {
+    let place = Place::new(Person::Ordinary, Tier::Namespace);
+    let fish = place.ringfence(["completions", "fish"]).ends(0).text();
+    let lists = |command: &str, option: &str| {
+        let own = format!("__fish_ringfence_using_subcommand {command}");
+        let mut lines = fish.lines().filter(|line| line.contains(&own));
+        let completed = lines.any(|line| line.contains(&format!("-l {option}")));
+        let helped = place.ringfence(["help", command]).text().contains(&format!("--{option}"));
+        assert_eq!(completed, helped, "{command} --{option}");
+        helped
+    };
+    let none = [
+        "doctor",
+        "feature",
+        "trust",
+        "completions",
+        "man",
+        "schema",
+        "suspend",
+        "resume",
+        "vm",
+        "version",
+    ];
+    for command in none {
+        for option in ["save", "output"] {
+            assert!(!lists(command, option), "{command} --{option}");
+            let given = format!("--{option}=x");
+            place.ringfence([command, &given]).ends(125).says("unknown option");
+        }
+    }
+    assert!(!lists("import", "save"));
+    for command in ["import", "learn", "profile", "report"] {
+        assert!(lists(command, "output"), "{command}, the control");
+    }
+    assert!(lists("profile", "save"), "the control");
+    place.ringfence(["profile", "list", "--save"]).ends(125).says("unknown option --save");
+    place.ringfence(["profile", "list"]).ends(0);
+}
