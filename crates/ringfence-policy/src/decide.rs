@@ -33,7 +33,7 @@ impl Subject {
     /// A path, and where it leads on this host.
     pub fn on_host(path: &Path, files: &dyn FileView) -> Subject {
         let path = crate::path::normal(path);
-        let real = crate::files::Resolver::new(files).real(&path).ok();
+        let real = crate::files::Resolver::once(files).real(&path).ok();
         let missing = real.as_ref().is_some_and(|real| !real.exists);
         let real = real.map(|real| real.path).filter(|real| *real != path);
         Subject { path, real, missing }

@@ -274,14 +274,22 @@ pub enum Standing {
 
 /// How a path stands to a name that is looked for at its beginning.
 pub fn standing(name: &str, parts: &[&OsStr]) -> Standing {
-    let names: Vec<&str> = name.split('/').collect();
-    standing_from(&names, parts, 0)
+    // All names are asked about each path, and most differ in the first letter.
+    let (letter, part) = (name.as_bytes().first(), parts.first());
+    let other = part.is_some_and(|part| part.as_bytes().first() != letter);
+    if other && !matches!(letter, Some(b'*' | b'?')) {
+        return Standing::Apart;
+    }
+    standing_from(Some(name), parts, 0)
 }
 
-fn standing_from(names: &[&str], parts: &[&OsStr], count: usize) -> Standing {
-    let Some((first, rest)) = names.split_first() else { return Standing::Within(count) };
+/// `name` is what is left of it, which is taken apart no further than it is needed.
+fn standing_from(name: Option<&str>, parts: &[&OsStr], count: usize) -> Standing {
+    let Some(name) = name else { return Standing::Within(count) };
     let Some(part) = parts.get(count) else { return Standing::OnTheWay };
-    if *first == "**" {
+    let end = name.bytes().position(|byte| byte == b'/');
+    let (first, rest) = (&name[..end.unwrap_or(name.len())], end.map(|end| &name[end + 1..]));
+    if first == "**" {
         // One directory or several.
         if GIT_INNARDS.iter().any(|innards| **part == **innards) {
             return Standing::Apart;
@@ -290,7 +298,7 @@ fn standing_from(names: &[&str], parts: &[&OsStr], count: usize) -> Standing {
         if matches!(near, Standing::Within(_)) {
             return near;
         }
-        return match standing_from(names, parts, count + 1) {
+        return match standing_from(Some(name), parts, count + 1) {
             Standing::Apart => near,
             far => far,
         };
