@@ -8,7 +8,7 @@ use crate::proposed::Told;
 use ringfence_learn::bus;
 use ringfence_learn::propose::{Asked, Proposal, propose};
 use ringfence_learn::secrets::Secrets;
-use ringfence_learn::watch::{self, Use, Watch};
+use ringfence_learn::watch::{self, Observed, Use, Watch};
 use ringfence_policy::decide::Request;
 use ringfence_policy::own::LEARNING;
 use ringfence_policy::path::quote;
@@ -59,24 +59,42 @@ pub fn watch(
     if observed.processes == 0 {
         return Ok(lesson);
     }
+    std::thread::scope(|beside| {
+        // Of the layer nothing is read any more.
+        beside.spawn(|| without_layers(&scratch.0));
+        taught(&mut lesson, argv, policy, about, &observed, &scratch)
+    })?;
+    Ok(lesson)
+}
+
+/// Fills in what was seen.
+fn taught(
+    lesson: &mut Lesson,
+    argv: &[OsString],
+    policy: &Policy,
+    about: &About,
+    observed: &Observed,
+    scratch: &Scratch,
+) -> Result<(), Fault> {
     let asked = asked(&scratch.sessions());
-    let mut proposal = propose(policy, &observed, &asked);
+    let mut proposal = propose(policy, observed, &asked);
     let log = std::fs::read(scratch.bus()).unwrap_or_default();
     let connected = observed.sockets.iter().filter(|(path, _)| is_bus(path));
     let connected = connected.flat_map(|(_, uses)| uses.by.iter().cloned()).collect();
     proposal.bus(policy, &bus::refused(&String::from_utf8_lossy(&log)), &connected);
     let names: Vec<String> =
         std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
-    proposal.variables(policy, &names, &observed);
+    proposal.variables(policy, &names, observed);
     if policy.exact_libraries {
-        proposal.libraries(policy, &libraries::answer(policy, argv), &observed);
+        proposal.libraries(policy, &libraries::answer(policy, argv), observed);
     }
-    learnt_calls::propose(&mut proposal, policy, &observed, about)?;
+    learnt_calls::propose(&mut proposal, policy, observed, about)?;
     let head = &mut lesson.head;
     head.push(format!("Learnt by ringfence from: {}", shown(argv)));
-    if code != 0 {
+    if lesson.code != 0 {
         head.push(format!(
-            "The command ended with code {code}: what it would have done after that is not known."
+            "The command ended with code {}: what it would have done after that is not known.",
+            lesson.code
         ));
     }
     head.extend(observed.peaks.lines());
@@ -84,7 +102,7 @@ pub fn watch(
         head.push(format!("Too much to remember: {} uses are left out.", observed.lost));
     }
     lesson.proposal = Some(proposal);
-    Ok(lesson)
+    Ok(())
 }
 
 /// A command line as a comment has it.
@@ -151,10 +169,15 @@ impl Drop for Scratch {
 }
 
 fn remove(scratch: &Path) {
+    without_layers(scratch);
+    let _ = std::fs::remove_dir_all(scratch);
+}
+
+/// Removes what the command wrote.
+fn without_layers(scratch: &Path) {
     for session in std::fs::read_dir(scratch.join("sessions")).into_iter().flatten().flatten() {
         let _ = ringfence_session::overlay::remove(&session.path());
     }
-    let _ = std::fs::remove_dir_all(scratch);
 }
 
 /// Removes those of runs that were killed.

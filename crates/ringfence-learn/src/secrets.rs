@@ -8,11 +8,13 @@ use crate::{services, units::is_shared};
 use ringfence_policy::path::normal;
 use ringfence_policy::secrets::{Lead, leads};
 use ringfence_policy::{Moved, Policy, Resolver, homes_of_others};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::iter::once;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// What is secret to the user that a policy is for.
 #[derive(Default)]
@@ -181,7 +183,7 @@ impl Secrets {
 
     /// A path, each link on the way of it, and what it leads to.
     fn names(&self, path: &Path) -> Vec<PathBuf> {
-        let real = Resolver::new(&self.files).real(path);
+        let real = Resolver::once(&self.files).real(path);
         let led = real.into_iter().flat_map(|real| {
             let links = real.links.into_iter().map(|(link, _)| link);
             links.chain(once(real.path))
@@ -196,17 +198,10 @@ impl Secrets {
 
     /// What is secret by its place.
     fn placed(&self, path: &Path) -> Option<&'static str> {
-        // What ssh needs to know a host is none.
-        let known = [".ssh/known_hosts", ".ssh/known_hosts2"];
-        let why = |name: &PathBuf| {
-            let all = SECRETS.iter().chain(&AGENTS);
-            let mut all = all.filter(|_| !known.iter().any(|known| name == Path::new(known)));
-            all.find(|(secret, _)| is_in(name, secret.as_ref())).map(|(_, why)| *why)
-        };
         // All of them: a base directory can be moved to where the home has another secret.
         let usual = self.usual(path);
         let led = || self.led.iter().find(|(real, _)| is_in(path, real)).map(|(_, why)| *why);
-        usual.iter().find_map(why).or_else(led)
+        usual.iter().find_map(|name| listed(name)).or_else(led)
     }
 
     /// What a path is called below a home.
@@ -271,6 +266,26 @@ impl Secrets {
         };
         format!("{why}, by a link to {name}")
     }
+}
+
+/// The lists by their places, with where in them each stands: thousands of paths are asked about.
+static LISTED: LazyLock<HashMap<&[u8], (usize, &str)>> = LazyLock::new(|| {
+    let mut listed = HashMap::new();
+    for (at, (place, why)) in SECRETS.iter().chain(&AGENTS).enumerate() {
+        listed.entry(place.as_bytes()).or_insert((at, *why));
+    }
+    listed
+});
+
+/// What the lists say of a path below a home, itself or for what it is in: the first in their order.
+fn listed(name: &Path) -> Option<&'static str> {
+    // What ssh needs to know a host is none.
+    const KNOWN: [&str; 2] = [".ssh/known_hosts", ".ssh/known_hosts2"];
+    let bytes = name.as_os_str().as_bytes();
+    let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+    let found = ends.chain(once(bytes.len())).filter_map(|end| LISTED.get(&bytes[..end]));
+    let (_, why) = found.min()?;
+    (!KNOWN.iter().any(|known| bytes == known.as_bytes())).then_some(*why)
 }
 
 /// Whether a path without `.` and `..` is another one, or below it: as `Path::starts_with`, which takes both apart, and

@@ -41,6 +41,7 @@ fn named(names: &[&String], observed: &Observed) -> BTreeMap<String, Use> {
     let mut found: BTreeMap<String, Use> = BTreeMap::new();
     let mut seen = HashSet::new();
     let mut left = MOST;
+    let mut room = Vec::new();
     for ((path, act), uses) in &observed.paths {
         if !matches!(act, Act::Execute | Act::Read) {
             continue;
@@ -50,9 +51,9 @@ fn named(names: &[&String], observed: &Observed) -> BTreeMap<String, Use> {
             continue;
         }
         let Ok(file) = File::open(path) else { continue };
-        let bytes = file.part(0, data.len(), MOST_OF_ONE.min(left));
+        let bytes = file.fill(0, data.len(), MOST_OF_ONE.min(left), &mut room);
         left -= bytes.len().min(left);
-        for name in names.iter().filter(|name| speaks_of(&bytes, name.as_bytes())) {
+        for name in names.iter().filter(|name| speaks_of(bytes, name.as_bytes())) {
             found.entry((*name).clone()).or_default().join(uses);
         }
         if left == 0 {

@@ -218,3 +218,31 @@ fn what_is_the_users_outside_of_the_home_is_known() {
         assert_eq!(tree(path), None, "{path}");
     }
 }
+
+/// The table that is looked up says what the lists say, the first of them that is about a path.
+#[test]
+fn what_is_looked_up_is_what_the_lists_say() {
+    let naive = |name: &Path| {
+        let known = name == Path::new(".ssh/known_hosts") || name == Path::new(".ssh/known_hosts2");
+        let mut all = SECRETS.iter().chain(&AGENTS).filter(|_| !known);
+        all.find(|(secret, _)| name.starts_with(secret)).map(|(_, why)| *why)
+    };
+    let mut asked: Vec<PathBuf> =
+        ["", "x", ".", ".ssh/known_hosts", ".ssh/known_hosts2", ".ssh/known_hosts/x"]
+            .map(PathBuf::from)
+            .to_vec();
+    for (place, _) in SECRETS.iter().chain(&AGENTS) {
+        let place = Path::new(place);
+        asked.extend(place.ancestors().map(Path::to_owned));
+        asked.extend([place.join("x"), place.join("x/y z"), place.with_extension("other")]);
+        asked.push(format!("{}x", place.display()).into());
+        asked.push(Path::new("x").join(place));
+    }
+    for name in &asked {
+        assert_eq!(listed(name), naive(name), "{}", name.display());
+    }
+    assert!(
+        asked.iter().filter(|name| listed(name).is_some()).count() > SECRETS.len(),
+        "the control"
+    );
+}
