@@ -5,8 +5,8 @@ use crate::Errno;
 use crate::before::Before;
 use crate::beside::Beside;
 use crate::bytes::string;
-use crate::call::{exit, sys};
-use crate::image::{ANNOUNCED, PASSING, PROCESS_TIER, register};
+use crate::call::{exit, send, sys};
+use crate::image::{ANNOUNCED, AWAITED, PASSING, PROCESS_TIER, register};
 use crate::machine::{Failed, Machine, orphaned, report, send_about};
 use crate::spawn::{Command, MOST_PATH, Refused, spawn};
 use crate::trace::PARENT_DEATH;
@@ -17,6 +17,8 @@ use crate::warden::{Wanted, Warden};
 pub mod said {
     /// The command executes; its number inside and its path follow.
     pub const EXECUTES: u8 = b'R';
+    /// All is built, and the command is told to go.
+    pub const GO: u8 = b'g';
     /// A step of building the boundary failed.
     pub const BUILD: u8 = b'b';
     /// A step of confining the command failed.
@@ -98,7 +100,7 @@ pub unsafe fn main(start: Start<'_>) -> (Warden, Wanted) {
 /// Has the command executed; nothing when the launcher died before.
 unsafe fn begin(start: Start<'_>) -> Result<Option<i32>, Refused> {
     let Start { machine, command, shell, stack, path, before, .. } = start;
-    let announced = machine.image.is_some_and(|image| image.header().flags & ANNOUNCED != 0);
+    let flags = machine.image.map_or(0, |image| image.header().flags);
     let control = machine.control();
     let path = path.as_ptr();
     // From here on the warden ends the sandbox in order when the launcher dies.
@@ -117,6 +119,10 @@ unsafe fn begin(start: Start<'_>) -> Result<Option<i32>, Refused> {
         return Ok(None);
     }
     machine.trace.mark_child(b"rules", control);
+    if flags & AWAITED != 0 {
+        // While the kernel lets go of the host's tree, which is mostly waiting.
+        let _ = send(control, &[said::GO]);
+    }
     // SAFETY: started by the image.
     let mut result = unsafe { Beside::execute(machine.beside) };
     if result == Err(Refused::Execute(Errno::ENOEXEC)) && !shell.is_null() {
@@ -128,7 +134,7 @@ unsafe fn begin(start: Start<'_>) -> Result<Option<i32>, Refused> {
         result = unsafe { spawn(machine, &command, c"/bin/sh".as_ptr().cast(), stack) };
     }
     if let Ok(pid) = result {
-        if announced {
+        if flags & ANNOUNCED != 0 {
             // SAFETY: the path ends with a zero byte.
             let _ = send_about(control, said::EXECUTES, unsafe { string(path) }, pid);
         }

@@ -33,7 +33,8 @@ pub struct Header {
     pub namespaces: u64,
     /// Of the whole, in bytes.
     pub length: u32,
-    /// [`PROCESS_TIER`], [`ANNOUNCED`], [`BRIEF`], [`RECORDED`], [`PASSING`], [`JOB`].
+    /// [`PROCESS_TIER`], [`ANNOUNCED`], [`BRIEF`], [`RECORDED`], [`PASSING`], [`JOB`],
+    /// [`AWAITED`].
     pub flags: u32,
     /// The first so many steps of `confine` are a part of building the boundary, and for the first command
     /// only: rules of Landlock in the process tier, places of the view in the other one.
@@ -93,6 +94,8 @@ pub const RECORDED: u32 = 8;
 pub const PASSING: u32 = 16;
 /// [`Header::flags`]: the command may be a job of its own ([`crate::job`]).
 pub const JOB: u32 = 32;
+/// [`Header::flags`]: the launcher has something to do that waits until all is built.
+pub const AWAITED: u32 = 64;
 
 /// What an argument of an [`Op`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

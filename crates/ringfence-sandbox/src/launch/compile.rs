@@ -38,6 +38,8 @@ pub(super) struct Extras {
     pub environment: Environment,
     /// Somebody waits to be told that the command executes.
     pub announced: bool,
+    /// The launcher keeps the plan when all is built.
+    pub kept: bool,
     /// There are control groups of version 1 to join.
     pub groups: bool,
     /// The network is captured without help: the kernel is known to have all that it takes.
@@ -144,6 +146,7 @@ pub(super) fn compile(plan: &Plan, extras: &Extras, filed: Option<&Filed<'_>>) -
         namespaces: super::namespaces(plan).bits(),
         flags: if plan.tier == Tier::Process { image::PROCESS_TIER } else { 0 }
             | if extras.announced { image::ANNOUNCED } else { 0 }
+            | if extras.kept && filed.is_none() { image::AWAITED } else { 0 }
             | if passing(plan) { image::PASSING } else { 0 }
             | if may_be_job(plan) { image::JOB } else { 0 },
         workdir: Span { at: workdir, length: plan.workdir.as_os_str().len() as u32 },

@@ -141,7 +141,7 @@ pub fn resume(
     let supervised = supervise::Child { pid, pidfd, control, tier, job, began, heard };
     let duties = supervise::Duties {
         started: &|| started(plan),
-        executing: &|| (),
+        going: &|| (),
         vigil: &|| guarding.vigil(&order.session_name()),
         covers: &|| kept.covers.clone(),
         awaited: &|| guarding.awaited(),

@@ -220,6 +220,7 @@ fn run_under_our_umask(
     let mut extras = Extras {
         environment,
         announced: order.announced(plan),
+        kept: filing.is_some(),
         groups: groups.v1_wanted(),
         captured: false,
         skeletons,
@@ -281,10 +282,10 @@ fn run_under_our_umask(
     let network = Network::new(order.filter.clone());
     extras.captured = true;
     let usual = network.usual();
-    // For later starts the plan is compiled once more, with all that it was derived from: nobody waits for that any more,
-    // where before it would take a processor from those who build the sandbox. And what a captured network takes of
-    // this kernel is known here alone.
-    let executing = || {
+    // For later starts the plan is compiled once more, with all that it was derived from: before all is built it would
+    // take a processor from those who do that, and when the command executes already it may end first, and wait for it.
+    // And what a captured network takes of this kernel is known here alone.
+    let going = || {
         let filing = filing.as_ref().filter(|_| plan.capture.is_none() || usual.get());
         if let Some((filing, record)) = filing.and_then(|filing| Some((filing, filing.record()?))) {
             let image = compile::compile(plan, &extras, Some(&record.filed()));
@@ -298,7 +299,7 @@ fn run_under_our_umask(
         Explaining { build: &compiled.build, confine: &compiled.confine, command: &order.argv[0] };
     let duties = supervise::Duties {
         started: &|| started(plan),
-        executing: &executing,
+        going: &going,
         vigil: &|| guarding.vigil(&order.session_name()),
         covers: &|| crate::cover::covers(&plan.mounts),
         awaited: &|| guarding.awaited(),

@@ -19,8 +19,8 @@ use std::path::Path;
 pub(crate) struct Duties<'a> {
     /// The command executes.
     pub started: &'a dyn Fn(),
-    /// The same, for what nobody waits for.
-    pub executing: &'a dyn Fn(),
+    /// All is built, and the command is about to: for what nobody waits for.
+    pub going: &'a dyn Fn(),
     /// Watches for protected names while the command runs.
     pub vigil: &'a dyn Fn() -> Option<Vigil<'a>>,
     /// The mounts that depend on names of the host's.

@@ -8,6 +8,7 @@ use crate::executions::Listener;
 use crate::live::told::{executed, exit_code};
 use crate::live::{self, Executed};
 use ringfence_start::brief::passed;
+use ringfence_start::child::said;
 use ringfence_sys as sys;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -103,8 +104,8 @@ impl Watch<'_, '_> {
                 }
                 (self.duties.started)();
                 self.begin_covers();
-                (self.duties.executing)();
             }
+            said::GO => (self.duties.going)(),
             live::STARTED => {
                 let pid = self.on_host(pid, message, 5);
                 self.executed(executed(message, pid, self.child.pid));
