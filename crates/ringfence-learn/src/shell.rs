@@ -68,15 +68,18 @@ struct Document {
 /// Whether a command is a shell that reads its commands: it is given neither a file nor a text.
 fn reads_commands(words: &[Word]) -> bool {
     let Some((first, rest)) = words.split_first() else { return false };
-    let name = first.constant().unwrap_or_default();
+    let [name] = first.values() else { return false };
     let name = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    if !std::str::from_utf8(name).is_ok_and(is_shell) {
+        return false;
+    }
     let option = |word: &Word| {
         let word = word.constant().unwrap_or_default();
         let short = word.starts_with(b"-") && !word.starts_with(b"--");
         word.starts_with(b"-") && !(short && word.contains(&b'c'))
     };
     let all = rest.iter().take_while(|word| word.constant().is_none_or(|word| word != b"-s"));
-    std::str::from_utf8(name).is_ok_and(is_shell) && all.into_iter().all(option)
+    all.into_iter().all(option)
 }
 
 /// A word as it was read, before it is known what it is for.

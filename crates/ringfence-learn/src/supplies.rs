@@ -132,7 +132,8 @@ pub fn fits(pattern: &str, name: &str) -> bool {
     {
         return false;
     }
-    match pattern.split_once('*') {
+    let star = pattern.bytes().position(|byte| byte == b'*');
+    match star.map(|at| (&pattern[..at], &pattern[at + 1..])) {
         None => pattern == name,
         Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
             (0..=name.len())
@@ -149,58 +150,57 @@ pub fn is_shell(name: &str) -> bool {
 
 /// What a shell does itself, without a program.
 pub fn is_builtin(name: &[u8]) -> bool {
-    const BUILTINS: [&str; 51] = [
-        ":",
-        "alias",
-        "bg",
-        "bind",
-        "break",
-        "cd",
-        "compgen",
-        "complete",
-        "continue",
-        "declare",
-        "dirs",
-        "disown",
-        "eval",
-        "exit",
-        "export",
-        "false",
-        "fc",
-        "fg",
-        "getopts",
-        "hash",
-        "help",
-        "history",
-        "jobs",
-        "let",
-        "local",
-        "logout",
-        "mapfile",
-        "popd",
-        "pushd",
-        "pwd",
-        "read",
-        "readarray",
-        "readonly",
-        "return",
-        "set",
-        "shift",
-        "shopt",
-        "suspend",
-        "times",
-        "trap",
-        "true",
-        "type",
-        "typeset",
-        "ulimit",
-        "umask",
-        "unalias",
-        "unset",
-        "wait",
-        ".",
-        "source",
-        "enable",
-    ];
-    BUILTINS.iter().any(|builtin| builtin.as_bytes() == name)
+    matches!(
+        name,
+        b":" | b"alias"
+            | b"bg"
+            | b"bind"
+            | b"break"
+            | b"cd"
+            | b"compgen"
+            | b"complete"
+            | b"continue"
+            | b"declare"
+            | b"dirs"
+            | b"disown"
+            | b"eval"
+            | b"exit"
+            | b"export"
+            | b"false"
+            | b"fc"
+            | b"fg"
+            | b"getopts"
+            | b"hash"
+            | b"help"
+            | b"history"
+            | b"jobs"
+            | b"let"
+            | b"local"
+            | b"logout"
+            | b"mapfile"
+            | b"popd"
+            | b"pushd"
+            | b"pwd"
+            | b"read"
+            | b"readarray"
+            | b"readonly"
+            | b"return"
+            | b"set"
+            | b"shift"
+            | b"shopt"
+            | b"suspend"
+            | b"times"
+            | b"trap"
+            | b"true"
+            | b"type"
+            | b"typeset"
+            | b"ulimit"
+            | b"umask"
+            | b"unalias"
+            | b"unset"
+            | b"wait"
+            | b"."
+            | b"source"
+            | b"enable"
+    )
 }

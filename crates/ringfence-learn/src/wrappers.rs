@@ -153,9 +153,13 @@ const WRAPPERS: [Wrapper; 31] = [
 /// What a command of this name starts, by its arguments; nothing for one that starts none.
 pub fn starts(name: &str, arguments: &[Word]) -> Option<Starts> {
     // Without an architecture, before its options.
-    let first = arguments.first().and_then(Word::constant).unwrap_or_default();
-    let name = if name == "setarch" && first.starts_with(b"-") { "linux64" } else { name };
-    let wrapper = WRAPPERS.iter().find(|wrapper| wrapper.names.contains(&name))?;
+    let option = |word: &Word| matches!(word.values(), [only] if only.starts_with(b"-"));
+    let bare = name == "setarch" && arguments.first().is_some_and(option);
+    let name = if bare { "linux64" } else { name };
+    // Each command of each script is held against all: most differ in the first letter.
+    let initial = name.bytes().next();
+    let is = |known: &&str| known.bytes().next() == initial && *known == name;
+    let wrapper = WRAPPERS.iter().find(|wrapper| wrapper.names.iter().any(is))?;
     Some(wrapper.read(arguments, 0))
 }
 
