@@ -36,7 +36,7 @@ fn answer_from(policy: &Policy, argv: &[OsString], inputs: &Inputs) -> Answer {
     let mut stamped: HashSet<OsString> = HashSet::new();
     program::libraries(&question, &mut |path, look| match look {
         Look::File | Look::Names => inputs.content(path),
-        Look::Within if is_crowded(path, &question.search, policy) => {
+        Look::Within if is_crowded(path, &question) => {
             inputs.names(path);
             stamped.insert(path.into());
         }
@@ -50,14 +50,10 @@ fn answer_from(policy: &Policy, argv: &[OsString], inputs: &Inputs) -> Answer {
 
 /// Whether a directory is one in which many names are looked for and that changes rarely: one
 /// stamp for it is cheaper than one for each name.
-fn is_crowded(directory: &Path, search: &[PathBuf], policy: &Policy) -> bool {
+fn is_crowded(directory: &Path, question: &Question) -> bool {
     const SYSTEM: [&str; 3] = ["/usr", "/lib", "/lib64"];
-    const BUSY: [&str; 2] = ["/tmp", "/var/tmp"];
-    let busy = *directory == *policy.workdir
-        || *directory == *policy.home_dir
-        || BUSY.iter().any(|busy| directory == Path::new(busy));
     let system = SYSTEM.iter().any(|above| directory.starts_with(above));
-    !busy && (system || search.iter().any(|one| one == directory))
+    !question.is_busy(directory) && (system || question.search.iter().any(|one| one == directory))
 }
 
 /// What is asked: the command, in the environment that it will have.

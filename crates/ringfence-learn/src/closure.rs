@@ -9,7 +9,7 @@
 use crate::bytes::Started;
 use crate::cache::Cache;
 use crate::elf::{self, Machine, Object};
-use crate::host::{Host, Kind};
+use crate::host::{Host, Kind, below};
 use crate::search::{self, Loader};
 use crate::table::{Known, Table};
 use std::ffi::{OsStr, OsString};
@@ -134,7 +134,7 @@ impl<'h, 'a> Finder<'h, 'a> {
         // By its name without links, of which each object has one.
         let found = self.host.resolve(path)?;
         let object = match self.host.kind(&found.real) {
-            _ if found.real != path => self.object(&found.real),
+            _ if found.real.as_os_str() != path.as_os_str() => self.object(&found.real),
             Kind::File(_) => {
                 let file = self.host.open(path);
                 file.and_then(|file| elf::parse(&Started::of(&file, &mut self.room))).map(Rc::new)
@@ -368,10 +368,10 @@ impl<'h, 'a> Finder<'h, 'a> {
         machine: Machine,
         variants: &mut Vec<Fitting>,
     ) -> Option<Fitting> {
-        for below in self.hwcaps(directory) {
-            variants.extend(self.fitting(&below.join(file), machine));
+        for above in self.hwcaps(directory) {
+            variants.extend(self.fitting(&below(&above, file.as_os_str()), machine));
         }
-        self.fitting(&directory.join(file), machine)
+        self.fitting(&below(directory, file.as_os_str()), machine)
     }
 
     /// The `glibc-hwcaps` subdirectories of a directory, which are rare.

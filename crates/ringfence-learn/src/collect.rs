@@ -2,7 +2,7 @@
 
 use crate::closure::{Cause, Closure, Finder, Surroundings};
 use crate::hints::{self, Hints};
-use crate::host::{Entry, Host, Kind};
+use crate::host::{Entry, Host, Kind, below};
 use crate::nss;
 use crate::supplies::{self, fits};
 use crate::table::{Known, Table};
@@ -170,12 +170,7 @@ impl<'h, 'a> Collector<'h, 'a> {
     }
 
     fn in_root(&self, path: &Path) -> bool {
-        let path = path.as_os_str().as_bytes();
-        let below = |root: &PathBuf| {
-            let rest = path.strip_prefix(root.as_os_str().as_bytes());
-            rest.is_some_and(|rest| rest.len() > 1 && rest[0] == b'/')
-        };
-        self.answer.roots.iter().any(below)
+        self.answer.roots.iter().any(|root| lies_in(path, root))
     }
 
     /// A directory that holds libraries of all kinds: one of the roots, or a machine's in it.
@@ -229,7 +224,7 @@ impl<'h, 'a> Collector<'h, 'a> {
             let entries = self.host().entries(&directory, MOST_NAMES);
             let compiled = entries.iter().any(|(name, _)| COMPILED.iter().any(|one| one == name));
             for (name, kind) in entries {
-                let path = directory.join(&name);
+                let path = below(&directory, &name);
                 let name = name.as_bytes();
                 let library = memchr::memmem::find(name, b".so").is_some();
                 let program = !name.contains(&b'.');
@@ -384,7 +379,7 @@ impl<'h, 'a> Collector<'h, 'a> {
         if own_prefix(real).is_none() {
             let directories = self.answer.roots.iter().chain(&self.common);
             let own: Vec<PathBuf> = directories
-                .map(|directory| directory.join(name))
+                .map(|directory| below(directory, OsStr::new(name)))
                 .filter(|own| self.host().kind(own) != Kind::Absent)
                 .collect();
             for own in own {
@@ -440,7 +435,7 @@ impl<'h, 'a> Collector<'h, 'a> {
             let entries = self.host().listing(directory, MOST_NAMES);
             let fitting = |name: &OsString| name.to_str().is_some_and(|name| fits(pattern, name));
             let names = entries.iter().map(|(name, _)| name).filter(|name| fitting(name));
-            let mut paths: Vec<PathBuf> = names.map(|name| directory.join(name)).collect();
+            let mut paths: Vec<PathBuf> = names.map(|name| below(directory, name)).collect();
             paths.sort_unstable();
             paths
         } else {
@@ -489,6 +484,12 @@ fn own_prefix(real: &Path) -> Option<PathBuf> {
         return None;
     }
     Some(real.parent()?.parent()?.join("lib"))
+}
+
+/// Whether a path is below a directory, both without detours. By bytes: components took longer than all else here.
+pub(crate) fn lies_in(path: &Path, directory: &Path) -> bool {
+    let rest = path.as_os_str().as_bytes().strip_prefix(directory.as_os_str().as_bytes());
+    rest.is_some_and(|rest| rest.len() > 1 && rest[0] == b'/')
 }
 
 /// A machine's directory in a root, by its name.

@@ -2,9 +2,12 @@
 //! an answer knows when it does not hold any more. Nothing is executed, nothing is changed.
 
 use crate::table::{Known, Table};
+use foldhash::fast::RandomState;
 use std::cell::RefCell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
+use std::hash::BuildHasher;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
@@ -90,6 +93,8 @@ pub struct Host<'a> {
     short: RefCell<Table<OsString, (bool, Vec<u8>)>>,
     /// What directories hold; whether that is all of it.
     listed: RefCell<Table<OsString, (bool, Rc<Entries>)>>,
+    /// Directories that were read to the end: what has not one of their names is not there.
+    complete: RefCell<Table<OsString, Names>>,
 }
 
 /// Names in a directory, and what they are.
@@ -107,6 +112,7 @@ impl<'a> Host<'a> {
             links: RefCell::default(),
             short: RefCell::default(),
             listed: RefCell::default(),
+            complete: RefCell::default(),
         }
     }
 
@@ -119,7 +125,8 @@ impl<'a> Host<'a> {
         if let Some(known) = self.kinds.borrow().get(path.as_os_str()) {
             return known.clone();
         }
-        if let Some(directory) = path.parent()
+        let (directory, name) = plain(path).unzip();
+        if let Some(directory) = directory.or_else(|| path.parent())
             && !self.within.borrow().contains(directory.as_os_str())
         {
             self.tell(directory, Look::Within);
@@ -128,6 +135,9 @@ impl<'a> Host<'a> {
         let listed = self.links.borrow().contains(path.as_os_str());
         let kind = match listed.then(|| path.read_link()) {
             Some(Ok(target)) => Kind::Link(target),
+            None if directory.zip(name).is_some_and(|(at, name)| self.lacks(at, name)) => {
+                Kind::Absent
+            }
             // No link any more, or not known to be one.
             Some(Err(_)) | None => look_at(path),
         };
@@ -138,6 +148,12 @@ impl<'a> Host<'a> {
         }
         self.kinds.borrow_mut().insert(path.into(), kind.clone());
         kind
+    }
+
+    /// Whether a directory was read to the end, and a name is none of those that were there.
+    fn lacks(&self, directory: &Path, name: &OsStr) -> bool {
+        let complete = self.complete.borrow();
+        complete.get(directory.as_os_str()).is_some_and(|names| !names.may_have(name))
     }
 
     /// Where an absolute path leads; unset when that does not exist.
@@ -156,13 +172,9 @@ impl<'a> Host<'a> {
     /// Where a path leads, from where its directory leads; unset where that does not tell it:
     /// for a link, and for names that are none.
     fn step(&self, path: &Path) -> Option<Option<Rc<Resolved>>> {
-        let (directory, name) = (path.parent()?, path.file_name()?);
-        let plain = directory.as_os_str().len() + 1 + name.len() == path.as_os_str().len();
-        if !plain || !path.is_absolute() {
-            return None;
-        }
+        let (directory, name) = plain(path)?;
         let Some(above) = self.resolve(directory) else { return Some(None) };
-        let real = above.real.join(name);
+        let real = below(&above.real, name);
         match self.kind(&real) {
             Kind::Absent if self.kind(&above.real) == Kind::Directory => Some(None),
             Kind::Absent | Kind::Link(_) => None,
@@ -260,25 +272,86 @@ impl<'a> Host<'a> {
         }
         self.tell(path, Look::Names);
         let Ok(entries) = path.read_dir() else { return Rc::new([]) };
+        let mut unread = false;
         let found: Vec<(OsString, Entry)> = entries
-            .flatten()
             .take(most)
             .filter_map(|entry| {
-                let kind = match entry.file_type().ok()? {
-                    kind if kind.is_dir() => Entry::Directory,
-                    kind if kind.is_symlink() => Entry::Link,
-                    _ => Entry::File,
-                };
-                Some((entry.file_name(), kind))
+                let read = entry.and_then(|entry| {
+                    let kind = match entry.file_type()? {
+                        kind if kind.is_dir() => Entry::Directory,
+                        kind if kind.is_symlink() => Entry::Link,
+                        _ => Entry::File,
+                    };
+                    Ok((entry.file_name(), kind))
+                });
+                unread |= read.is_err();
+                read.ok()
             })
             .collect();
         let whole = found.len() < most;
+        if whole && !unread {
+            self.complete.borrow_mut().insert(path.into(), Names::of(&found));
+        }
         let links = found.iter().filter(|(_, kind)| *kind == Entry::Link);
-        self.links.borrow_mut().extend(links.map(|(name, _)| path.join(name).into_os_string()));
+        self.links.borrow_mut().extend(links.map(|(name, _)| below(path, name).into_os_string()));
         let found: Rc<Entries> = found.into();
         self.listed.borrow_mut().insert(path.into(), (whole, Rc::clone(&found)));
         found
     }
+}
+
+/// Which names a directory may have: a bit for each, by a hash. Two names can have one bit, and then it is looked.
+struct Names {
+    bits: Vec<u64>,
+    hashes: RandomState,
+}
+
+impl Names {
+    fn of(entries: &Entries) -> Names {
+        let words = (entries.len() / 4).next_power_of_two();
+        let mut names = Names { bits: vec![0; words], hashes: RandomState::default() };
+        for (name, _) in entries {
+            let (word, bit) = names.place(name);
+            names.bits[word] |= bit;
+        }
+        names
+    }
+
+    fn place(&self, name: &OsStr) -> (usize, u64) {
+        let hash = self.hashes.hash_one(name.as_bytes());
+        ((hash >> 6) as usize & (self.bits.len() - 1), 1 << (hash & 63))
+    }
+
+    fn may_have(&self, name: &OsStr) -> bool {
+        let (word, bit) = self.place(name);
+        self.bits[word] & bit != 0
+    }
+}
+
+/// The directory and the name of an absolute path that is written without detours at its end. What
+/// [`Path::parent`] says, which goes over components.
+fn plain(path: &Path) -> Option<(&Path, &OsStr)> {
+    let bytes = path.as_os_str().as_bytes();
+    let at = memchr::memrchr(b'/', bytes).filter(|_| bytes[0] == b'/')?;
+    let (directory, name) = (&bytes[..at], &bytes[at + 1..]);
+    let detour = directory.ends_with(b"/") || directory.ends_with(b"/.");
+    if detour || matches!(name, b"" | b"." | b"..") {
+        return None;
+    }
+    let directory = if directory.is_empty() { b"/" } else { directory };
+    Some((Path::new(OsStr::from_bytes(directory)), OsStr::from_bytes(name)))
+}
+
+/// A name in a directory; memory is taken once.
+pub(crate) fn below(directory: &Path, name: &OsStr) -> PathBuf {
+    let directory = directory.as_os_str();
+    let mut path = OsString::with_capacity(directory.len() + 1 + name.len());
+    path.push(directory);
+    if !directory.as_bytes().ends_with(b"/") {
+        path.push("/");
+    }
+    path.push(name);
+    path.into()
 }
 
 fn look_at(path: &Path) -> Kind {
@@ -324,6 +397,59 @@ mod tests {
         assert_eq!(host.resolve(&root.join("absent")), None);
         assert!(told.contains(&(root.join("link"), Look::Link)));
         assert!(told.contains(&(root.join("absent"), Look::Absent)));
+    }
+
+    #[test]
+    fn what_a_directory_had_not_when_it_was_read_is_not_there() {
+        let place = tempfile::tempdir().expect("a directory");
+        let root = place.path().canonicalize().expect("a path");
+        let (all, some) = (root.join("all"), root.join("some"));
+        for directory in [&all, &some] {
+            std::fs::create_dir(directory).expect("a directory");
+            for number in 0..40 {
+                std::fs::write(directory.join(format!("file{number}")), "").expect("a file");
+            }
+        }
+        let mut absent = Vec::new();
+        let mut looked = |path: &Path, look| {
+            if look == Look::Absent {
+                absent.push(path.to_owned());
+            }
+        };
+        let host = Host::new(&mut looked);
+        assert_eq!(host.listing(&all, 64).len(), 40);
+        assert_eq!(host.listing(&some, 8).len(), 8);
+        let new = |number: usize| format!("new{number}");
+        for number in 0..40 {
+            std::fs::write(all.join(new(number)), "").expect("a file");
+        }
+        // An answer is of one moment. Some are looked for nevertheless: a bit stands for several names.
+        let seen = (0..40).filter(|number| host.kind(&all.join(new(*number))) != Kind::Absent);
+        let seen = seen.count();
+        assert!(seen < 20, "{seen}");
+        for number in 0..40 {
+            let name = format!("file{number}");
+            assert_eq!(host.kind(&all.join(&name)), Kind::File(false));
+            assert_eq!(host.kind(&some.join(&name)), Kind::File(false), "not read to the end");
+        }
+        assert_eq!(host.kind(&all.join("..")), Kind::Directory);
+        drop(host);
+        assert_eq!(absent.len(), 40 - seen, "each is told all the same");
+    }
+
+    #[test]
+    fn a_path_is_split_as_by_its_components() {
+        for text in ["/", "/a", "/a/b", "/a/../b", "/a/./b/c"] {
+            let path = Path::new(text);
+            let split = path.parent().zip(path.file_name());
+            assert_eq!(plain(path), split, "{text}");
+        }
+        // With detours where it is split: left to who knows components.
+        for text in ["", "a", "a/b", "//a", "/a//b", "/a/b/", "/a/.", "/a/..", "/a/./b"] {
+            assert_eq!(plain(Path::new(text)), None, "{text}");
+        }
+        assert_eq!(below(Path::new("/"), OsStr::new("a")), Path::new("/a"));
+        assert_eq!(below(Path::new("/a"), OsStr::new("b")).as_os_str(), "/a/b");
     }
 
     #[test]

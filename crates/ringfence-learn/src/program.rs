@@ -1,11 +1,12 @@
 //! From a command line to the exact set of libraries: programs, scripts and what they start.
 
 mod projects;
+mod search;
 mod workspaces;
 
 use crate::closure::Surroundings;
-use crate::collect::Collector;
 pub use crate::collect::{Answer, Reason};
+use crate::collect::{Collector, lies_in};
 use crate::hints;
 use crate::host::{Host, Kind, Look};
 use crate::shell;
@@ -56,12 +57,13 @@ pub fn libraries(question: &Question, looked: &mut dyn FnMut(&Path, Look)) -> An
         texts: Known::default(),
         aside: false,
         found: Table::default(),
+        missed: Table::default(),
     };
     let words: Vec<Word> = question.argv.iter().map(|word| Word::text(word.as_bytes())).collect();
     programs.command(&words, None, 0);
     let mut answer = programs.collector.finish();
     let directories = answer.directories.clone();
-    let covered = |path: &Path| path.ancestors().skip(1).any(|above| directories.contains(above));
+    let covered = |path: &Path| directories.iter().any(|above| lies_in(path, above));
     answer.files.retain(|path| !covered(path));
     answer.directories.retain(|path| !covered(path));
     answer.links.retain(|path, _| !covered(path));
@@ -85,6 +87,8 @@ struct Programs<'q, 'h, 'a> {
     aside: bool,
     /// Where commands are.
     found: Table<Vec<u8>, Option<PathBuf>>,
+    /// How many commands are not in a directory of `PATH`.
+    missed: Table<OsString, usize>,
 }
 
 impl Programs<'_, '_, '_> {
@@ -161,28 +165,6 @@ impl Programs<'_, '_, '_> {
         let found = self.search(name);
         self.found.insert(name.to_vec(), found.clone());
         found
-    }
-
-    fn search(&self, name: &[u8]) -> Option<PathBuf> {
-        let file = Path::new(OsStr::from_bytes(name));
-        if name.is_empty() || name.contains(&0) {
-            return None;
-        }
-        let candidates: Vec<PathBuf> = if name.contains(&b'/') {
-            vec![self.at.join(file)]
-        } else {
-            let search = self.beside.iter().chain(self.question.search.iter().take(256));
-            search.map(|directory| self.at.join(directory).join(file)).collect()
-        };
-        candidates.into_iter().find(|path| {
-            let Some(found) = self.host.resolve(path) else { return false };
-            let kind = self.host.kind(&found.real);
-            // One that becomes executable comes before the one that is found now.
-            if kind == Kind::File(false) {
-                self.host.rely_on(&found.real);
-            }
-            kind == Kind::File(true)
-        })
     }
 
     /// What a program's arguments say about further programs.
@@ -309,7 +291,7 @@ impl Programs<'_, '_, '_> {
     fn script(&mut self, text: &[u8], variables: &mut Variables, by: &Path, depth: usize) {
         let script = shell::scan(text, variables);
         for words in &script.commands {
-            let function = words[0].constant().is_some_and(|name| script.functions.contains(&name));
+            let function = matches!(words[0].values(), [name] if script.functions.contains(name));
             if !function && self.seen.len() < MOST_PROGRAMS {
                 self.command(words, Some(by), depth);
             }
