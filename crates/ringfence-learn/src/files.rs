@@ -1,7 +1,7 @@
 //! Rules about files: what was asked for and refused, by units, and which of these are left to the user.
 
 use crate::propose::{Proposal, READ, WRITE, is_its_own, shown};
-use crate::replaced::{is_mount, lifted};
+use crate::replaced::{is_mount, journal, lifted};
 use crate::secrets::{Secrets, named_in};
 use crate::units::{is_shared, unit};
 use crate::watch::{Act, Observed, Use};
@@ -18,7 +18,7 @@ pub(crate) struct Wanted {
     pub reason: Option<String>,
     /// What is written there would fail without a rule, though the private home takes writes.
     needed: bool,
-    /// Some of it the policy refuses; else it is only that its name cannot be replaced.
+    /// Some of it the policy refuses; else it is only that its name cannot be replaced, or nothing be kept beside it.
     pub refused: bool,
 }
 
@@ -157,7 +157,8 @@ fn lacking<'o>(policy: &Policy, observed: &'o Observed, secrets: &Secrets) -> Ve
         let secret = secrets.secret(path);
         // A private home takes writes; what is secret is told even then.
         let passing = decision.allowed && (secret.is_none() || *act != Act::Write);
-        let held = *act == Act::Write && observed.replaced.contains(path) && is_mount(policy, path);
+        let alone = || observed.replaced.contains(path) || journal(observed, path).is_some();
+        let held = *act == Act::Write && alone() && is_mount(policy, path);
         let private = decision.layer == "private" && *act == Act::Write;
         let lacks = private.then(|| unseen_above(policy, path, files)).flatten();
         let lacks =

@@ -39,12 +39,22 @@ pub(crate) fn lifted(
     for (unit, mut wanted) in units {
         let mut at = unit.as_path();
         let mut stays = false;
-        while wanted.reason.is_none() && observed.replaced.contains(at) {
+        let mut journal = journal(observed, &unit);
+        while wanted.reason.is_none() && (journal.is_some() || observed.replaced.contains(at)) {
             let Some(above) = at.parent() else { break };
             let Some(why) = named.guarded(above) else {
                 at = above;
+                journal = None;
                 continue;
             };
+            if let Some(journal) = journal {
+                let (journal, above) = (shown(&journal, home), shown(above, home));
+                wanted.reason = Some(format!(
+                    "by a rule for it alone {journal} is gone with each run, and what an interrupted one wrote with it (the \
+                     database is corrupt then), and {above} is not proposed: {why}. Move it to a directory of its own"
+                ));
+                break;
+            }
             if is_directory(at) && is_used_within(observed, at) {
                 stay.insert(shown(at, home));
                 stays = true;
@@ -64,6 +74,17 @@ pub(crate) fn lifted(
         lifted.entry(at).or_default().take(wanted);
     }
     lifted
+}
+
+/// What SQLite writes beside a database to bring it back to a state that is whole (sqlite.org/tempfiles.html): without it a
+/// transaction that was cut off stays half done.
+pub(crate) fn journal(observed: &Observed, database: &Path) -> Option<PathBuf> {
+    ["-wal", "-journal"].into_iter().find_map(|end| {
+        let mut name = database.as_os_str().to_owned();
+        name.push(end);
+        let beside = (PathBuf::from(name), Act::Write);
+        observed.paths.contains_key(&beside).then_some(beside.0)
+    })
 }
 
 fn is_directory(path: &Path) -> bool {

@@ -118,6 +118,61 @@ fn protected_files_of_the_home_are_replaced_while_a_run_is_watched() {
     });
 }
 
+/// Under a rule for the database alone its journal is in the private home: cut off, a transaction stays half done.
+#[test]
+fn a_database_is_no_rule_without_its_journal() {
+    everybody(Tier::Namespace, |place| {
+        let python = |path: &str, mode: &str| {
+            format!(
+                "python3 -c 'import sqlite3, os; d = sqlite3.connect(os.path.expanduser(\"{path}\")); \
+                 d.execute(\"pragma journal_mode = {mode}\"); d.execute(\"create table if not exists t (a)\"); \
+                 d.execute(\"insert into t values (1)\"); d.commit()'"
+            )
+        };
+        if !place.has("python3", "--version") {
+            return;
+        }
+        for (mode, journal) in [("delete", "-journal"), ("wal", "-wal")] {
+            for (path, directory) in [("~/data/x.db", Some("~/data")), ("~/x.db", None)] {
+                for name in ["data/x.db", "x.db"] {
+                    place.file(format!("home/{name}"), "");
+                }
+                let _ = fs::remove_file(place.project("l.toml"));
+                let script = python(path, mode);
+                let told = learn(place, &["-o", "l.toml"], &script);
+                told.ends(0);
+                match directory {
+                    Some(directory) => {
+                        let found = rules(place);
+                        assert!(
+                            found.contains(&format!("write = [\n\"{directory}?\",\n]")),
+                            "{found}"
+                        );
+                        place.sh(&["-p", "./l.toml"], &script).ends(0);
+                        assert!(fs::metadata(place.at("home/data/x.db")).unwrap().len() > 0);
+                        let none = "nothing to propose: the policy allows";
+                        learn(place, &["-p", "./l.toml"], &script).ends(0).says(none);
+                    }
+                    None => {
+                        told.says(&format!("not proposed: filesystem.write {path}?: "));
+                        told.says(&format!("{path}{journal} is gone with each run"));
+                        assert!(!rules(place).contains("x.db"), "{}", rules(place));
+                        // A profile that has such a rule is told the same.
+                        place.file(
+                            "home/project/own.toml",
+                            format!(
+                                "extends = [\"default\"]\n[filesystem]\nwrite = [\"{path}\"]\n"
+                            ),
+                        );
+                        let told = learn(place, &["-p", "./own.toml"], &script);
+                        told.says(&format!("{path}{journal} is gone with each run"));
+                    }
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn a_directory_that_is_not_empty_is_not_removed_by_trying() {
     everybody(Tier::Namespace, |place| {
