@@ -71,17 +71,21 @@ pub fn compile(rules: &[CallRule], allowed: Option<&AllowedCalls>) -> Program {
             listed.insert(number.id() as u32);
         }
     }
-    let calls: Vec<Call> = by_number
-        .into_iter()
-        .map(|(number, rules)| {
-            let rest = if listed.contains(&number) { ALLOW } else { others };
-            match rules[..] {
-                [] => Call::Always(number, rest),
-                [rule] if rule.tests.is_empty() => Call::Always(number, ruled(rule, rest)),
-                _ => Call::Tested(number, decide(&rules, rest)),
-            }
-        })
-        .collect();
+    let mut lots = vec![(0, Lot::Always(others))];
+    for (number, rules) in by_number {
+        let rest = if listed.contains(&number) { ALLOW } else { others };
+        let lot = match rules[..] {
+            [] => Lot::Always(rest),
+            [rule] if rule.tests.is_empty() => Lot::Always(ruled(rule, rest)),
+            _ => Lot::Tested(decide(&rules, rest)),
+        };
+        lots.retain(|(first, _)| *first < number);
+        lots.extend([(number, lot), (number + 1, Lot::Always(others))]);
+    }
+    lots.dedup_by(|(_, lot), (_, before)| match (lot, before) {
+        (Lot::Always(action), Lot::Always(before)) => action == before,
+        _ => false,
+    });
     let mut program = vec![
         load(ARCHITECTURE),
         jump(JUMP_EQUAL, AUDIT_ARCH, 1, 0),
@@ -90,7 +94,7 @@ pub fn compile(rules: &[CallRule], allowed: Option<&AllowedCalls>) -> Program {
     ];
     program.push(jump(JUMP_GREATER_OR_EQUAL, first_unknown(), 0, 1));
     program.push(give(action(Verdict::NotImplemented)));
-    program.extend(search(&calls, others));
+    program.extend(search(&lots));
     Program(program)
 }
 
@@ -113,78 +117,110 @@ pub fn comparisons(program: &Program, number: u32) -> impl Iterator<Item = usize
     places.map(|(at, _)| at * size_of::<Instruction>() + OPERAND)
 }
 
-/// A call that has rules.
-enum Call {
+/// What becomes of the calls from a number on, up to the next such number.
+enum Lot {
     /// Always the same action.
-    Always(u32, u32),
+    Always(u32),
     /// Code that looks at the arguments.
-    Tested(u32, Vec<Instruction>),
+    Tested(Vec<Instruction>),
 }
 
-impl Call {
-    fn number(&self) -> u32 {
-        match self {
-            Call::Always(number, _) | Call::Tested(number, _) => *number,
-        }
+/// Ranges in one leaf of the search. The kernel translates and compiles each instruction at
+/// every installation, so the program is kept short: the tests of a leaf share its returns.
+const LEAF: usize = 32;
+
+/// Binary search down to leaves.
+fn search(lots: &[(u32, Lot)]) -> Vec<Instruction> {
+    if lots.len() <= LEAF
+        && let Some(leaf) = leaf(lots)
+    {
+        return leaf;
     }
+    let (low, high) = lots.split_at(lots.len() / 2);
+    let low = search(low);
+    // At or above the first of the high half: jump over the low half.
+    let mut out = skip_if(JUMP_GREATER_OR_EQUAL, high[0].0, low.len());
+    out.extend(low);
+    out.extend(search(high));
+    out
 }
-
-/// Numbers in one leaf of the search. The kernel translates and compiles each instruction at
-/// every installation, so the program is kept short: leaves are lists, one instruction a number.
-const LEAF: usize = 12;
 
 /// The reach of a conditional jump.
 const REACH: usize = 255;
 
-/// Binary search down to leaves.
-fn search(calls: &[Call], others: u32) -> Vec<Instruction> {
-    if calls.len() <= LEAF
-        && let Some(leaf) = leaf(calls, others)
-    {
-        return leaf;
-    }
-    let (low, high) = calls.split_at(calls.len() / 2);
-    let low = search(low, others);
-    // At or above the first of the high half: jump over the low half.
-    let mut out = skip_if(JUMP_GREATER_OR_EQUAL, high[0].number(), low.len());
-    out.extend(low);
-    out.extend(search(high, others));
-    out
+/// Where a test leads.
+#[derive(Clone, Copy)]
+enum Next {
+    /// To another one, by its place.
+    Test(usize),
+    /// To what becomes of a range, by its place.
+    Lot(usize),
 }
 
-/// A list of equality tests, then the returns and codes that they jump to; nothing if a jump
-/// would reach too far.
-fn leaf(calls: &[Call], others: u32) -> Option<Vec<Instruction>> {
-    let tests = calls.len();
-    let mut tail = vec![give(others)];
+/// A binary search, then the returns and codes that it leads to; nothing if a jump would reach too far.
+fn leaf(lots: &[(u32, Lot)]) -> Option<Vec<Instruction>> {
     let mut returns: BTreeMap<u32, usize> = BTreeMap::new();
-    let mut out = Vec::new();
-    for (index, call) in calls.iter().enumerate() {
-        let target = match call {
-            Call::Always(_, action) => *returns.entry(*action).or_insert_with(|| {
+    let mut tail = Vec::new();
+    for (_, lot) in lots {
+        if let Lot::Always(action) = lot {
+            returns.entry(*action).or_insert_with(|| {
                 tail.push(give(*action));
                 tail.len() - 1
-            }),
-            Call::Tested(_, code) => {
+            });
+        }
+    }
+    let places: Vec<usize> = lots
+        .iter()
+        .map(|(_, lot)| match lot {
+            Lot::Always(action) => returns[action],
+            Lot::Tested(code) => {
                 tail.extend_from_slice(code);
                 tail.len() - code.len()
             }
+        })
+        .collect();
+    let mut tests = Vec::new();
+    halve(lots, 0, &mut tests);
+    let mut out = Vec::with_capacity(tests.len() + tail.len());
+    for (at, &(number, low, high)) in tests.iter().enumerate() {
+        let distance = |next| match next {
+            Next::Test(place) => place - at - 1,
+            Next::Lot(place) => tests.len() - at - 1 + places[place],
         };
-        let distance = tests - index - 1 + target;
-        // A single call always fits: its code follows at once.
-        if distance > REACH && tests > 1 {
-            return None;
-        }
-        out.push(jump(JUMP_EQUAL, call.number(), u8::try_from(distance).ok()?, 0));
+        let (low, high) = (u8::try_from(distance(low)).ok()?, u8::try_from(distance(high)).ok()?);
+        out.push(jump(JUMP_GREATER_OR_EQUAL, number, high, low));
     }
     out.extend(tail);
     Some(out)
 }
 
+/// Adds the tests that tell these ranges apart, of which the first has this place; where they begin.
+fn halve(lots: &[(u32, Lot)], first: usize, tests: &mut Vec<(u32, Next, Next)>) -> Next {
+    if lots.len() == 1 {
+        return Next::Lot(first);
+    }
+    let half = lots.len() / 2;
+    let (low, high) = lots.split_at(half);
+    let place = tests.len();
+    tests.push((high[0].0, Next::Lot(first), Next::Lot(first)));
+    let below = halve(low, first, tests);
+    let above = halve(high, first + half, tests);
+    tests[place] = (high[0].0, below, above);
+    Next::Test(place)
+}
+
 /// The code for one call: each rule in turn, then `rest`. Every path ends in a return.
 fn decide(rules: &[&CallRule], rest: u32) -> Vec<Instruction> {
     let mut out = Vec::new();
-    for rule in rules {
+    let mut left = rules;
+    while let [rule, after @ ..] = left {
+        let (same, others) = left.split_at(alike(left, rest));
+        if same.len() > 1 {
+            out.extend(any_of(same, rest));
+            left = others;
+            continue;
+        }
+        left = after;
         let mut code = vec![give(ruled(rule, rest))];
         // From the last test to the first: each skips the rest of this rule when it fails.
         for (position, (index, test)) in rule.tests.iter().enumerate().rev() {
@@ -195,7 +231,7 @@ fn decide(rules: &[&CallRule], rest: u32) -> Vec<Instruction> {
                 && !matches!(rule.tests[position - 1].1, Test::Masked(..) | Test::MaskDiffers(..));
             let mut check = if loaded { Vec::new() } else { vec![load(argument(*index))] };
             if let Test::Masked(mask, _) | Test::MaskDiffers(mask, _) = *test {
-                check.push(Instruction { code: AND, jump_true: 0, jump_false: 0, operand: mask });
+                check.push(and(mask));
             }
             check.extend(match *test {
                 Test::Equals(value) | Test::Masked(_, value) => {
@@ -216,6 +252,43 @@ fn decide(rules: &[&CallRule], rest: u32) -> Vec<Instruction> {
     }
     out.push(give(rest));
     out
+}
+
+/// The mask under which a rule's only argument must be a number, and the number.
+fn wanted(rule: &CallRule) -> Option<(u8, Option<u32>, u32)> {
+    match rule.tests[..] {
+        [(index, Test::Equals(value))] => Some((index, None, value)),
+        [(index, Test::Masked(mask, value))] => Some((index, Some(mask), value)),
+        _ => None,
+    }
+}
+
+/// How many rules at the beginning do the same for different numbers of the same argument.
+fn alike(rules: &[&CallRule], rest: u32) -> usize {
+    let kind =
+        |rule: &CallRule| wanted(rule).map(|(index, mask, _)| (index, mask, ruled(rule, rest)));
+    let Some(first) = rules.first().and_then(|rule| kind(rule)) else { return 0 };
+    rules.iter().take(REACH).take_while(|rule| kind(rule) == Some(first)).count()
+}
+
+/// The code for rules that are [`alike`]: the argument is loaded once, and all lead to one return.
+fn any_of(rules: &[&CallRule], rest: u32) -> Vec<Instruction> {
+    let mut out = Vec::new();
+    for (place, (index, mask, value)) in rules.iter().filter_map(|rule| wanted(rule)).enumerate() {
+        if place == 0 {
+            out.push(load(argument(index)));
+            out.extend(mask.map(and));
+        }
+        let last = place + 1 == rules.len();
+        let distance = u8::try_from(rules.len() - place - 1).expect("within reach");
+        out.push(jump(JUMP_EQUAL, value, distance, u8::from(last)));
+    }
+    out.push(give(ruled(rules[0], rest)));
+    out
+}
+
+fn and(mask: u32) -> Instruction {
+    Instruction { code: AND, jump_true: 0, jump_false: 0, operand: mask }
 }
 
 fn load(offset: u32) -> Instruction {
