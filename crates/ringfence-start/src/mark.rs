@@ -11,7 +11,7 @@ const CLOCK_REALTIME_COARSE: usize = 5;
 ///
 /// The clock of change times stands still for milliseconds. Since Linux 6.13 a change of a file whose time was
 /// looked at takes the precise time, and no later change of any file is dated before it
-/// (Documentation/filesystems/multigrain-ts.rst), so a file of no name is changed twice. On older kernels
+/// (Documentation/filesystems/multigrain-ts.rst), so a file of no name is looked at and changed. On older kernels
 /// what changed within the standing clock's last step counts as later.
 pub fn time_mark() -> u64 {
     let standing = crate::trace::clock(CLOCK_REALTIME_COARSE);
@@ -21,9 +21,12 @@ pub fn time_mark() -> u64 {
     };
     let mut latest = standing;
     let mut room = Looked::new();
-    for _ in 0..2 {
-        // SAFETY: the pointer and length describe one byte.
-        let _ = unsafe { sys!(write, file, c".".as_ptr(), 1) };
+    for size in 0..2_usize {
+        if size > 0 {
+            // Changes it without a page of memory.
+            // SAFETY: takes numbers.
+            let _ = unsafe { sys!(ftruncate, file, size) };
+        }
         if let Ok(looked) = look(&mut room, file as i32, c"".as_ptr().cast(), EMPTY_PATH) {
             let [.., changed] = looked.identity();
             latest = latest.max(changed);

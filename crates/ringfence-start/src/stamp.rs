@@ -148,13 +148,16 @@ pub unsafe fn variable<'a>(environment: *const *const u8, name: &[u8]) -> Option
         if entry.is_null() {
             return None;
         }
-        // SAFETY: as above; strings end with a zero byte.
-        let entry = unsafe { string(entry) };
-        if entry.len() > name.len()
-            && entry.get(name.len()) == Some(&b'=')
-            && crate::bytes::starts_with(entry, name)
-        {
-            return Some(crate::bytes::from(entry, name.len() + 1));
+        // The names of the others are not measured, nor are their values: dozens are asked for.
+        let mut same = 0;
+        // SAFETY: as above; strings end with a zero byte, which no name has, so that nothing behind it is read.
+        unsafe {
+            while name.get(same) == Some(&*entry.add(same)) {
+                same += 1;
+            }
+            if same == name.len() && *entry.add(same) == b'=' {
+                return Some(string(entry.add(same + 1)));
+            }
         }
         // SAFETY: as above.
         at = unsafe { at.add(1) };
