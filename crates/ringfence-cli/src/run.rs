@@ -183,8 +183,15 @@ fn start(
     let started = |plan: &Plan| status.started(&order.session_name(), plan);
     record.prepare(&plan)?;
     let mut result = launch::run(&plan, &order, &inputs, trace, &started);
+    let mut vanished = 0;
     // The launch itself was the probe: the next best tier, another place, or the reason why not.
     while match &result {
+        // Somebody outside takes a protected name away, git a worktree: what there is now is planned.
+        Err(LaunchError::Vanished(_)) if vanished < MOST_VANISHED => {
+            vanished += 1;
+            inputs.fleeting("what it names came and went");
+            true
+        }
         Err(LaunchError::NoNamespaces(reason)) if policy.tier == TierChoice::Auto => {
             facts.namespaces = Availability::No(reason.clone());
             // What is around us said no: the next plan does not hold where that is something else.
@@ -227,6 +234,9 @@ fn start(
     let code = code?;
     Ok(layers.map_or(code, |layers| layers.end(code)))
 }
+
+/// So often is planned anew because something that was planned for is gone.
+const MOST_VANISHED: usize = 8;
 
 /// What the plan depends on beside what the policy looked at.
 fn note(policy: &Policy, parsed: &Parsed, inputs: &Inputs) {

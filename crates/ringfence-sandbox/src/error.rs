@@ -19,6 +19,9 @@ pub enum LaunchError {
     /// The child could not build the boundary. Nothing was executed.
     #[error("{0}")]
     Setup(String),
+    /// What the plan names was gone when the child built the boundary. Nothing was executed, and another plan may hold.
+    #[error("{0}")]
+    Vanished(String),
     /// The process tier's private directory cannot be made where it usually is.
     #[error("{0}")]
     NoPlace(String),

@@ -146,6 +146,8 @@ fn build(note: &Note, errno: Errno) -> LaunchError {
     );
     if note.what == MAKE_PRIVATE {
         LaunchError::NoPlace(sentence)
+    } else if errno == Errno::ENOENT && note.path.is_some() {
+        LaunchError::Vanished(sentence)
     } else {
         LaunchError::Setup(sentence)
     }

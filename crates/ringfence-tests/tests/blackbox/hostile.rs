@@ -83,6 +83,32 @@ fn a_denied_file_that_comes_and_goes_keeps_nothing_from_starting() {
     });
 }
 
+/// What is protected may be gone when the view is built (`git switch` between branches): what there is then is planned.
+#[test]
+fn a_protected_file_that_comes_and_goes_keeps_nothing_from_starting() {
+    everybody(Tier::Namespace, |place| {
+        let file = place.file("home/project/.envrc", "mine");
+        let ends = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ends.load(Ordering::Relaxed) {
+                    // One that comes while a run goes on is taken away by it.
+                    let _ = fs::write(&file, "mine").and_then(|()| fs::remove_file(&file));
+                }
+            });
+            let starts: Vec<_> = (0..60).map(|_| place.run(&[], &["echo", "ran"])).collect();
+            ends.store(true, Ordering::Relaxed);
+            for ended in starts {
+                ended.prints("ran").ends(0);
+            }
+        });
+        // The control: it is protected where it is there.
+        fs::write(&file, "mine").unwrap();
+        place.sh(&[], "echo x > .envrc").ends(2).says("Read-only file system");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    });
+}
+
 #[test]
 fn a_current_directory_that_is_gone_is_an_error() {
     everywhere(|place| {
