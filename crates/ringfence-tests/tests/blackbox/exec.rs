@@ -431,7 +431,7 @@ fn who_waits_after_it_holds_few_pages_of_its_code() {
         let held: Vec<String> = pids.filter(|pid| code(pid).is_some()).collect();
         assert_eq!(held.len(), 2, "the control: a launcher and a first process");
         for pid in held {
-            until("it is small", || code(&pid).is_some_and(|size| size <= 256));
+            until("it is small", || code(&pid).is_some_and(|size| size <= 400));
         }
         ends(place, running);
     });
