@@ -163,7 +163,8 @@ fn as_carried_out(mut decision: Decision, policy: &Policy) -> Decision {
         decision = as_shown(decision, policy, &path);
     }
     let may_differ = write || policy.tier != TierChoice::Namespace && path.is_dir();
-    if !decision.allowed || !may_differ || !path.exists() {
+    // What is not there yet may lie in a directory that is protected.
+    if !decision.allowed || !may_differ || !write && !path.exists() {
         return decision;
     }
     let mut facts = Facts::probed();

@@ -231,6 +231,20 @@ impl Inputs {
             return;
         }
         let mut paths = self.paths.borrow_mut();
+        // Other names than those that have been looked for there.
+        if let (Found::Listed(at, new), Some(Found::Listed(known, names))) =
+            (&found, paths.get_mut(path.as_os_str()))
+            && new.wanted != names.wanted
+        {
+            let names = Rc::make_mut(names);
+            names.wanted.push_str(&new.wanted);
+            names.there.extend(new.there.iter().cloned());
+            if at != known {
+                // Which of the looks saw what is there now is not known.
+                *known = [0; 5];
+            }
+            return;
+        }
         let weak = |found: &Found| match found {
             Found::Plain => 0,
             Found::Directory | Found::File => 1,
@@ -447,6 +461,21 @@ mod tests {
         };
         assert!(matches!(found(&few), Some(Found::Listed(..))), "{needed:?}");
         assert!(matches!(found(&many), Some(Found::Crowded(_))), "{needed:?}");
+    }
+
+    /// A directory may be looked into for several reasons.
+    #[test]
+    fn names_that_are_looked_for_one_after_the_other_count_all() {
+        let room = tempfile::tempdir().expect("a directory");
+        let room = room.path().canonicalize().expect("it is there");
+        let inputs = Inputs::new();
+        assert!(inputs.among(&room, &["a"], 9).is_some_and(|there| there.is_empty()));
+        std::fs::write(room.join("b"), "").expect("written");
+        assert!(inputs.among(&room, &["b", "c"], 9).is_some_and(|there| there.len() == 1));
+        let needed = inputs.needed(1000).into_iter().find(|(path, _)| *path == room);
+        let Some((_, Found::Listed([0, ..], names))) = needed else { panic!("{needed:?}") };
+        assert_eq!(names.wanted, "a\0b\0c\0");
+        assert_eq!(names.there, BTreeSet::from(["b".into()]));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! on the host, and the process tier has no mounts: these are recorded before the run and put
 //! right after it, when nothing of the sandbox lives any more.
 
+mod above;
 mod led;
 mod outside;
 
@@ -71,6 +72,7 @@ pub(super) fn guards(
         planning,
         grants,
         rules: BTreeMap::new(),
+        listed: BTreeSet::new(),
         closed: Vec::new(),
         hooks: BTreeSet::new(),
         crowded: None,
@@ -80,6 +82,7 @@ pub(super) fn guards(
     wanted.named_paths(tier)?;
     let trees = wanted.known_names();
     wanted.led_to_from_outside();
+    wanted.led_to_from_above();
     wanted.led_to();
     if let Some((directory, rule)) = wanted.closed.first() {
         return Err(unknowable(directory, rule));
@@ -139,13 +142,16 @@ fn unknowable(directory: &Path, rule: &Source) -> PlanError {
     PlanError::unenforceable(rule, why)
 }
 
-/// Protected path → its writable tree, how a new one is judged, and the rule.
-type Rules = BTreeMap<PathBuf, (PathBuf, Guarded, Source)>;
+/// The writable tree of a protected path, how a new one is judged, and the rule.
+type Protected = (PathBuf, Guarded, Source);
+type Rules = BTreeMap<PathBuf, Protected>;
 
 struct Wanted<'a, 'b> {
     planning: &'a Planning<'b>,
     grants: &'a Grants,
     rules: Rules,
+    /// Those that the list names: of a link there, what a directory holds that it leads to is protected too.
+    listed: BTreeSet<PathBuf>,
     /// Directories of the user's own in writable trees that cannot be looked into, with the rules about what is in
     /// them.
     closed: Vec<(PathBuf, Source)>,
@@ -179,6 +185,12 @@ impl Wanted<'_, '_> {
         self.rules.entry(path).or_insert_with(|| (tree, guarded, rule.clone()));
     }
 
+    /// The same of a path that the list names.
+    fn add_listed(&mut self, path: PathBuf, guarded: Guarded, rule: &Source) {
+        self.listed.insert(path.clone());
+        self.add(path, guarded, rule);
+    }
+
     /// A path through a directory that is a link: what is protected is where that leads, and the links, so that the
     /// path goes on leading there.
     fn add_behind(&mut self, path: &Path, guarded: Guarded, rule: &Source) {
@@ -186,6 +198,9 @@ impl Wanted<'_, '_> {
         // A circle of links leads to nothing.
         let Some(real) = super::links::real(self.planning.paths, parent) else { return };
         let links = real.links.into_iter().map(|(link, _)| (link, Guarded::Plain));
+        if self.listed.contains(path) {
+            self.listed.insert(real.path.join(name));
+        }
         let policy = self.planning.policy;
         let lifted = |path: &Path| {
             let exactly = |rule: &PathRule| {
@@ -221,6 +236,12 @@ impl Wanted<'_, '_> {
     fn named_paths(&mut self, tier: Tier) -> Result<(), PlanError> {
         for rule in &self.planning.policy.paths {
             match (rule.access, &rule.pattern) {
+                // Of a `.git` that is a link, nothing but that is protected.
+                (Access::Protect, None)
+                    if rule.source == built_in() && !rule.path.ends_with(".git") =>
+                {
+                    self.add_listed(rule.path.clone(), rule.guarded, &rule.source);
+                }
                 (Access::Protect, None) => self.add(rule.path.clone(), rule.guarded, &rule.source),
                 (Access::Protect, Some(pattern)) | (Access::Deny, Some(pattern))
                     if rule.source != built_in()
@@ -253,21 +274,33 @@ impl Wanted<'_, '_> {
         Ok(())
     }
 
+    /// The writable trees.
+    fn trees(&self) -> Vec<PathBuf> {
+        let trees = self.grants.trees.iter().filter(|(_, grant)| grant.write && grant.directory);
+        trees.map(|(path, _)| path.clone()).collect()
+    }
+
     /// The list of names that hosts execute or trust, in each writable tree.
     fn known_names(&mut self) -> Vec<GuardedTree> {
-        let trees = self.grants.trees.iter().filter(|(_, grant)| grant.write && grant.directory);
-        let trees: Vec<PathBuf> = trees.map(|(path, _)| path.clone()).collect();
-        trees.into_iter().map(|tree| self.names_in(tree)).collect()
+        self.trees().into_iter().map(|tree| self.names_in(tree)).collect()
+    }
+
+    /// Which first components of the list's names a directory has.
+    fn top<'d>(&self, directory: &'d Path) -> Top<'d>
+    where
+        Self: 'd,
+    {
+        let names = self.planning.policy.protected_names.iter();
+        let mut firsts: Vec<&str> = names.map(|name| first(&name.name)).collect();
+        firsts.push(".git");
+        firsts.sort_unstable();
+        firsts.dedup();
+        Top::of(self.planning.paths, directory, &firsts)
     }
 
     fn names_in(&mut self, tree: PathBuf) -> GuardedTree {
         let policy = self.planning.policy;
-        let mut firsts: Vec<&str> =
-            policy.protected_names.iter().map(|name| first(&name.name)).collect();
-        firsts.push(".git");
-        firsts.sort_unstable();
-        firsts.dedup();
-        let mut top = Top::of(self.planning.paths, &tree, &firsts);
+        let mut top = self.top(&tree);
         if let Some(closed) = self.planning.paths.closed(&tree.join(".git")) {
             self.close(closed, &built_in_name(".git"));
         }
@@ -278,7 +311,8 @@ impl Wanted<'_, '_> {
                 // Where the listing is long it is looked for at the end only: a start must not
                 // depend on the size of a directory.
                 for found in top.matching(first) {
-                    self.add(tree.join(found), name.guarded, &built_in_name(&name.name));
+                    let rule = built_in_name(&name.name);
+                    self.add_listed(tree.join(found), name.guarded, &rule);
                 }
                 continue;
             }
@@ -291,10 +325,10 @@ impl Wanted<'_, '_> {
             let rule = built_in_name(&name.name);
             if name.name.contains(['*', '?']) {
                 for path in self.expand(&tree, &name.name, &rule) {
-                    self.add(path, name.guarded, &rule);
+                    self.add_listed(path, name.guarded, &rule);
                 }
             } else {
-                self.add(tree.join(name.name.as_ref()), name.guarded, &rule);
+                self.add_listed(tree.join(name.name.as_ref()), name.guarded, &rule);
             }
         }
         if top.has(".git") {

@@ -330,3 +330,58 @@ fn names_with_a_pattern_are_found_behind_links() {
         assert_eq!(after(place, &[], act, &files), ["", "", "EVIL", "EVIL"]);
     });
 }
+
+/// All that is in a directory has the protected name that is a link to it.
+#[test]
+fn directories_that_links_at_protected_names_lead_to_are_held() {
+    everywhere(|place| {
+        let overlay = place.tier_name() == "namespace";
+        let ways: &[&[&str]] =
+            if overlay { &[&[], &["--strict"], &["--overlay=commit"]] } else { &[&[]] };
+        place.shell("mkdir -p .git/objects .git/refs").ends(0);
+        place.file("home/project/.git/HEAD", "ref: refs/heads/main\n");
+        make(
+            place,
+            &["hk/pre-commit", "vs/tasks.json", "hs/pre-push", "v1/gh/x", "behind", "ordinary/x"],
+            &[
+                ("project/.git/hooks", "../hk"),
+                ("project/.vscode", "vs"),
+                ("project/.husky", "between"),
+                ("project/between", "hs"),
+                ("project/.github", "v1"),
+                ("project/v1/hooks", "gh"),
+                ("project/hs/led", "../behind"),
+                // The control.
+                ("project/plain", "ordinary"),
+            ],
+        );
+        let act = "for f in hk/pre-commit hk/post-commit vs/tasks.json vs/new hs/pre-push v1/gh/x v1/gh/y behind \
+                   ordinary/x; do echo EVIL > $f; done; mv hk hk2; mkdir hk; echo EVIL > hk/pre-commit; \
+                   rm between; mkdir between; echo EVIL > between/pre-push";
+        let (names, none) = (
+            [
+                ".git/hooks/pre-commit",
+                ".vscode/tasks.json",
+                ".husky/pre-push",
+                ".github/hooks/x",
+                "behind",
+            ],
+            [".git/hooks/post-commit", ".vscode/new", ".github/hooks/y"],
+        );
+        let all = names.iter().chain(&none).chain(&["plain/x"]);
+        let all: Vec<String> = all.map(|name| format!("home/project/{name}")).collect();
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        let wanted = ["host", "host", "host", "host", "host", "", "", "", "EVIL"];
+        for options in ways {
+            assert_eq!(after(place, options, act, &all), wanted, "{options:?}");
+            assert!(place.project("between").is_symlink(), "{options:?}");
+        }
+        if overlay {
+            let run = place.sh(&[], "echo x > vs/new; mv hk hk3");
+            run.says("vs/new: Read-only file system").says("Device or resource busy");
+        }
+        // Who grants the directory means it.
+        let granted = after(place, &["-w", "vs"], "echo more > vs/tasks.json", &all[1..2]);
+        assert_eq!(granted, ["more"]);
+    });
+}

@@ -35,6 +35,7 @@ mod first_thread;
 mod fork;
 mod fork_killed;
 mod gateway;
+mod git_above;
 mod git_bounds;
 mod git_bytes;
 mod git_followed;

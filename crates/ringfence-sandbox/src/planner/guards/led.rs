@@ -1,6 +1,6 @@
 //! What protected names lead to: who writes that, or a link on the way to it, writes what is executed or trusted.
 
-use super::Wanted;
+use super::{Protected, Wanted};
 use crate::facts::Kind;
 use crate::planner::links;
 use ringfence_policy::files::Real;
@@ -65,22 +65,24 @@ impl Wanted<'_, '_> {
     /// Where links lead that stand at protected names, or in a directory that is protected. Links that lead out of all
     /// writable trees, or to what is not there, are nothing that could be written.
     pub(super) fn led_to(&mut self) {
-        let rules: Vec<_> =
+        let mut rules: Vec<_> =
             self.rules.iter().map(|(path, rule)| (path.clone(), rule.clone())).collect();
-        for (path, (_, guarded, rule)) in rules {
+        while let Some((path, (_, guarded, rule))) = rules.pop() {
             let links = match self.planning.paths.kind(&path) {
-                Kind::Symlink(_) => vec![path],
+                Kind::Symlink(_) => {
+                    // What is in a directory is led to as well, by links in it too.
+                    rules.extend(self.add_directory_behind(&path, guarded, &rule));
+                    vec![path]
+                }
                 Kind::Directory if guarded == Guarded::GitHooks || self.holds_hooks(&path) => {
                     if self.planning.paths.unlisted(&path) {
                         self.close(path.clone(), &rule);
                     }
-                    let mut hooks = self.links_of(&path);
-                    hooks.retain(|link| !link.as_os_str().as_bytes().ends_with(b".sample"));
-                    hooks
+                    self.led_by(&path, true)
                 }
                 // What a rule of the user's protects is not known to be run.
                 Kind::Directory if guarded != Guarded::Private && rule.origin == BUILT_IN => {
-                    self.links_of(&path)
+                    self.led_by(&path, false)
                 }
                 _ => continue,
             };
@@ -91,13 +93,39 @@ impl Wanted<'_, '_> {
     }
 
     /// The file that a link leads to, and the links on the way to it.
-    fn add_file_behind(&mut self, link: &Path, rule: &Source) {
+    pub(super) fn add_file_behind(&mut self, link: &Path, rule: &Source) {
         let paths = self.planning.paths;
         let Kind::Symlink(_) = paths.kind(link) else { return };
         let real = links::real(paths, link).filter(|real| paths.kind(&real.path) == Kind::File);
         if let Some(real) = real {
             self.add_real(real, Guarded::ExistingOnly, rule);
         }
+    }
+
+    /// The directory that a link at a protected name leads to, and the links on the way to it: all that is in it has that
+    /// name. Tells of it where nothing else protects it.
+    fn add_directory_behind(
+        &mut self,
+        link: &Path,
+        guarded: Guarded,
+        rule: &Source,
+    ) -> Option<(PathBuf, Protected)> {
+        let paths = self.planning.paths;
+        let listed = self.listed.contains(link);
+        let real = listed.then(|| links::real(paths, link)).flatten()?;
+        if paths.kind(&real.path) != Kind::Directory || self.rules.contains_key(&real.path) {
+            return None;
+        }
+        let path = real.path.clone();
+        self.add_real(real, guarded, rule);
+        self.rules.get_key_value(&path).map(|(path, rule)| (path.clone(), rule.clone()))
+    }
+
+    /// The links in a protected directory that count; git runs no sample of a hook.
+    pub(super) fn led_by(&mut self, directory: &Path, hooks: bool) -> Vec<PathBuf> {
+        let mut links = self.links_of(directory);
+        links.retain(|link| !hooks || !link.as_os_str().as_bytes().ends_with(b".sample"));
+        links
     }
 
     /// The links in a directory, as many as are followed.

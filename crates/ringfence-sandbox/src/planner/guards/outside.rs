@@ -37,8 +37,7 @@ fn begins_alike(one: &str, other: &str) -> bool {
 impl Wanted<'_, '_> {
     /// Protects what is led to from outside, if anything is writable.
     pub(super) fn led_to_from_outside(&mut self) {
-        let writable = self.grants.trees.iter().filter(|(_, grant)| grant.write && grant.directory);
-        let trees: Vec<PathBuf> = writable.map(|(tree, _)| tree.clone()).collect();
+        let trees = self.trees();
         if trees.is_empty() {
             return;
         }
@@ -95,6 +94,7 @@ impl Wanted<'_, '_> {
                 }
                 let path = directory.join(rest);
                 if !part {
+                    self.listed.insert(path.clone());
                     self.add_led_to(path, guarded, &built_in_name(name));
                 } else if self.planning.paths.kind(&path) == Kind::Directory {
                     self.links_in(&path, name);
