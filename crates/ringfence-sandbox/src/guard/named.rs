@@ -22,11 +22,12 @@ use sys::Errno;
 /// Entries that are gone through where a configuration could name any of them.
 const MOST: usize = 200_000;
 
-/// Who names a file: where his own things begin, and when he was changed last.
+/// Who names a file: where his own things begin, and when he was changed last; whether all counts that is in a directory.
 #[derive(Clone, Copy)]
 struct By<'a> {
     around: &'a Path,
     at: i128,
+    whole: bool,
 }
 
 /// Judges what a repository names that has its configuration in `git`, and whose files are in `worktree`.
@@ -59,7 +60,7 @@ fn configured(work: &mut Work<'_>, worktree: &Path, files: Vec<PathBuf>) {
     loop {
         let known = reader(&pass).each(files.clone(), worktree, &home, |file, _, path, guarded| {
             let at = fs::metadata(file).map_or(i128::MIN, |data| changed(&data));
-            look(work, path, guarded, By { around: worktree, at });
+            look(work, path, guarded, By { around: worktree, at, whole: false });
         });
         match known {
             Ok(()) => return,
@@ -80,7 +81,7 @@ fn goes(work: &mut Work<'_>, (file, why): &NotKnown, worktree: &Path) -> bool {
     if fs::metadata(file).is_err() {
         return false;
     }
-    look(work, file, Guarded::Plain, By { around: worktree, at: i128::MIN });
+    look(work, file, Guarded::Plain, By { around: worktree, at: i128::MIN, whole: false });
     let gone = fs::metadata(file).is_err();
     if gone {
         work.beyond(file, *why);
@@ -115,21 +116,35 @@ fn anything(work: &mut Work<'_>, (file, why): &NotKnown) {
                 // What is in a repository is judged by its names.
                 Ok(kind) if kind.is_dir() && name != ".git" => queue.push(path),
                 Ok(kind) if kind.is_dir() => {}
-                _ => judge(work, &path, Guarded::Plain, By { around: &at, at: i128::MAX }),
+                _ => judge(
+                    work,
+                    &path,
+                    Guarded::Plain,
+                    By { around: &at, at: i128::MAX, whole: false },
+                ),
             }
         }
     }
 }
 
 /// Judges what is at a path that a link leads to, which stands at a protected name, on the way to one or as a hook,
-/// and which the run did not make.
+/// and which the run did not make. All that is in a directory has the name that leads to it.
 pub(super) fn led_to(work: &mut Work<'_>, link: &Path, path: &Path, guarded: Guarded) {
+    led(work, link, path, (guarded, true));
+}
+
+/// The same of a link in a directory that is protected: what is in a directory that it leads to has other names.
+pub(super) fn led_to_within(work: &mut Work<'_>, link: &Path) {
+    led(work, link, link, (Guarded::Plain, false));
+}
+
+fn led(work: &mut Work<'_>, link: &Path, path: &Path, (guarded, whole): (Guarded, bool)) {
     // Git writes by its own names all the time.
     if guarded == Guarded::GitState {
         return;
     }
     let (Ok(data), true) = (link.symlink_metadata(), path.exists()) else { return };
-    let by = By { around: link.parent().unwrap_or(link), at: changed(&data) };
+    let by = By { around: link.parent().unwrap_or(link), at: changed(&data), whole };
     follow(work, path, guarded, by, Some(link));
 }
 
@@ -228,6 +243,8 @@ fn judge(work: &mut Work<'_>, path: &Path, guarded: Guarded, by: By<'_>) {
         if guarded == Guarded::GitHooks {
             locked::unlock(work, path);
             directory.enter(name).into_iter().for_each(|inner| hooks(work, &inner, path, by));
+        } else if guarded == Guarded::Plain && by.whole {
+            all_in(work, path, by);
         }
         return;
     }
@@ -248,9 +265,35 @@ fn hooks(work: &mut Work<'_>, directory: &Directory, path: &Path, by: By<'_>) {
         let (shown, sample) = (path.join(&name), name.as_bytes().ends_with(b".sample"));
         // Git runs no directory.
         if data.is_symlink() && !is_runs(work, &shown, &data, by) {
-            led_to(work, &shown, &shown, Guarded::Plain);
+            led_to_within(work, &shown);
         } else if !(data.is_dir() || sample && data.is_file()) && is_runs(work, &shown, &data, by) {
             work.take_away(&at, &shown, "created or changed");
+        }
+    }
+}
+
+/// All that is in a directory which has a protected name by a link.
+fn all_in(work: &mut Work<'_>, path: &Path, by: By<'_>) {
+    let (mut queue, mut left) = (vec![path.to_owned()], MOST);
+    while let Some(path) = queue.pop() {
+        locked::unlock(work, &path);
+        let Ok(directory) = locked::open(work, &path) else { continue };
+        for entry in fs::read_dir(directory.at("")).into_iter().flatten().flatten() {
+            let Some(rest) = left.checked_sub(1) else {
+                let (path, by) = (shown::path(&path), shown::path(by.around));
+                return work.said.open(format!(
+                    "more than {MOST} entries are in {path}, to which a link in {by} leads: look before you use it"
+                ));
+            };
+            left = rest;
+            let (at, path) = (directory.at(entry.file_name()), path.join(entry.file_name()));
+            match at.symlink_metadata() {
+                Ok(data) if data.is_dir() => queue.push(path),
+                Ok(data) if is_runs(work, &path, &data, by) => {
+                    work.take_away(&at, &path, "created or changed");
+                }
+                _ => {}
+            }
         }
     }
 }

@@ -398,7 +398,7 @@ fn links_in(work: &mut Work<'_>, directory: &Directory, path: &Path) {
     let entries = fs::read_dir(directory.at("")).into_iter().flatten().flatten();
     for link in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink())) {
         let link = path.join(link.file_name());
-        named::led_to(work, &link, &link, Guarded::Plain);
+        named::led_to_within(work, &link);
     }
 }
 

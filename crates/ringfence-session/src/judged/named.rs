@@ -131,6 +131,25 @@ fn named_in(judge: &Judge<'_>, directory: &[u8]) -> Vec<Named> {
         }
     }
     all.extend(behind_links(judge, &at, false));
+    all.extend(linked_directories(judge, &at));
+    all
+}
+
+/// Directories that links at protected names lead to: all that is in one has that name.
+fn linked_directories(judge: &Judge<'_>, at: &Path) -> Vec<Named> {
+    let mut all = Vec::new();
+    for entry in at.read_dir().into_iter().flatten().flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let itself = is_protected(judge, &name).then(|| (path.clone(), Guarded::Plain));
+        let beyond = judge.names.beyond(&name, false).into_iter();
+        let beyond = beyond.map(|(rest, name)| (path.join(rest), name.guarded));
+        for (link, guarded) in itself.into_iter().chain(beyond) {
+            let whole = matches!(guarded, Guarded::Plain | Guarded::GitHooks);
+            if whole && link.is_symlink() && link.is_dir() {
+                all.extend(led_to(&link, guarded, &format!("the link {}", link.display())));
+            }
+        }
+    }
     all
 }
 

@@ -385,3 +385,51 @@ fn directories_that_links_at_protected_names_lead_to_are_held() {
         assert_eq!(granted, ["more"]);
     });
 }
+
+/// Further down they are found after the run, and at the commit of an overlay.
+#[test]
+fn what_a_run_changed_in_directories_that_links_further_down_lead_to_does_not_stay() {
+    everywhere(|place| {
+        let overlay = place.tier_name() == "namespace";
+        let ways: &[&[&str]] = if overlay { &[&[], &["--overlay=commit"]] } else { &[&[]] };
+        place.shell("mkdir -p sub/.git/objects sub/.git/refs sub/other").ends(0);
+        place.file("home/project/sub/.git/HEAD", "ref: refs/heads/main\n");
+        make(
+            place,
+            &["sub/hk/pre-commit", "sub/vs/deep/kept", "sub/gh/x", "shared/set.json", "skills/x"],
+            &[
+                ("project/sub/.git/hooks", "../hk"),
+                ("project/sub/.vscode", "vs"),
+                ("project/sub/.github", "between"),
+                ("project/sub/between/hooks", "../gh"),
+                ("project/sub/.zed", "../shared"),
+                // The control: a link in what is protected leads to something of another name.
+                ("project/sub/.claude/skills/x", "../../../skills"),
+            ],
+        );
+        let act = "cd sub; for f in hk/post-commit vs/tasks.json vs/deep/tasks.json gh/y ../shared/set.json \
+                   ../skills/x other/x; do echo EVIL > $f; done";
+        let names = [
+            ".git/hooks/pre-commit",
+            ".vscode/deep/kept",
+            ".github/hooks/x",
+            ".git/hooks/post-commit",
+            ".vscode/tasks.json",
+            ".vscode/deep/tasks.json",
+            ".github/hooks/y",
+            ".zed/set.json",
+            "../skills/x",
+            "other/x",
+        ];
+        let all = names.map(|name| format!("home/project/sub/{name}"));
+        let all = all.each_ref().map(String::as_str);
+        let wanted = ["host", "host", "host", "", "", "", "", "", "EVIL", "EVIL"];
+        for options in ways {
+            assert_eq!(after(place, options, act, &all), wanted, "{options:?}");
+            place.shell("rm skills/x sub/other/x; echo host > skills/x").ends(0);
+        }
+        // What the user puts there is his, and what a later run changes elsewhere is no matter.
+        place.file("home/project/sub/vs/tasks.json", "host\n");
+        assert_eq!(after(place, &[], "echo more > sub/other/x", &all[4..5]), ["host"]);
+    });
+}
