@@ -152,12 +152,7 @@ fn as_carried_out(mut decision: Decision, policy: &Policy) -> Decision {
     }
     if write && !decision.allowed && decision.layer == "protect" && path.symlink_metadata().is_ok()
     {
-        let what = match policy.tier {
-            TierChoice::Process => "what is there can be written, and is put back after the run",
-            TierChoice::Namespace => "what is there is read-only inside",
-            _ => "what is there is after the run as it was",
-        };
-        decision.effect = Some(what.to_owned());
+        decision.effect = Some(kept(policy.tier));
     }
     if !write && decision.allowed && policy.network.mode == NetworkMode::Filtered {
         decision = as_shown(decision, policy, &path);
@@ -175,7 +170,7 @@ fn as_carried_out(mut decision: Decision, policy: &Policy) -> Decision {
         carried.tier = TierChoice::Namespace;
     }
     match planner::plan(&carried, &facts, &HostPaths) {
-        Ok(plan) if write => as_guarded(decision, &plan, &path),
+        Ok(plan) if write => as_guarded(decision, policy, &plan, &path),
         Ok(plan) => as_listed(decision, policy, plan, &path),
         Err(_) => decision,
     }
@@ -241,27 +236,50 @@ fn as_given(decision: Decision, policy: &Policy, name: &str) -> Decision {
     Decision { allowed: given, explanation, rule, remedy, effect, ..decision }
 }
 
+/// What becomes of a protected path that exists.
+fn kept(tier: TierChoice) -> String {
+    let what = match tier {
+        TierChoice::Process => "what is there can be written, and is put back after the run",
+        TierChoice::Namespace => "what is there is read-only inside",
+        _ => "what is there is after the run as it was",
+    };
+    what.to_owned()
+}
+
 /// A file that a hook or a setting leads to is protected though it has no protected name.
-fn as_guarded(decision: Decision, plan: &Plan, path: &Path) -> Decision {
+fn as_guarded(decision: Decision, policy: &Policy, plan: &Plan, path: &Path) -> Decision {
+    let absent = path.symlink_metadata().is_err();
     let held = |op: &MountOp| matches!(op, MountOp::Protect | MountOp::PinLink);
     let mounts = plan.mounts.iter().filter(|step| held(&step.op));
     let mounts = mounts.map(|step| (&step.path, &step.rule));
     let guards = plan
         .guards
         .iter()
-        .filter(|step| step.found != Found::Absent)
+        .filter(|step| match step.found {
+            // Others are judged by what is in them.
+            Found::Absent => match step.guarded {
+                Guarded::Plain => absent,
+                Guarded::Program => absent && step.path == path,
+                _ => false,
+            },
+            _ => true,
+        })
         .filter(|step| !matches!(step.guarded, Guarded::Settings | Guarded::GitSettings));
     let mut held = mounts.chain(guards.map(|step| (&step.path, &step.rule)));
     let Some((held, rule)) = held.find(|(held, _)| path.starts_with(held)) else {
         return decision;
+    };
+    let effect = match absent {
+        true => "a new one does not survive the run".to_owned(),
+        false => kept(policy.tier),
     };
     Decision {
         allowed: false,
         layer: "protect",
         explanation: format!("{} is protected: {} leads to it", path.display(), rule.text),
         rule: Some(rule.clone()),
-        remedy: Some(shown::option("--write", held, false)),
-        effect: None,
+        remedy: Some(shown::option("--write", held, absent)),
+        effect: Some(effect),
         ..decision
     }
 }

@@ -45,8 +45,8 @@ pub(crate) fn place(
     Some(home(user)?.join(gitbytes::path(below)))
 }
 
-/// The files that a setting names, and how each is guarded. Those that a command names
-/// ([`Guarded::ExistingOnly`]) may be words of another meaning: they count where a file is there.
+/// The files that a setting names, and how each is guarded. What a command runs counts whether it is there or not
+/// ([`Guarded::Program`]); what may be a word of another meaning, where a file is there ([`Guarded::ExistingOnly`]).
 pub fn named(setting: &Setting, base: &Base<'_>) -> Vec<(PathBuf, Guarded)> {
     let Some(value) = &setting.value else { return Vec::new() };
     let one =
@@ -73,7 +73,10 @@ pub fn named(setting: &Setting, base: &Base<'_>) -> Vec<(PathBuf, Guarded)> {
         false => {
             // Some take a path, others a command; a plain word is looked for in PATH, and not in the tree.
             let whole = value.contains('/') && !value.starts_with('!');
-            let whole = whole.then(|| (value.clone(), How::Run));
+            // Without a shell git starts few, whose blanks are in their names.
+            let path = &*setting.section == "gpg" || setting.name == "askpass";
+            let how = if path { How::Run } else { How::Perhaps };
+            let whole = whole.then(|| (value.clone(), how));
             let words = programs(value.strip_prefix("ext::").unwrap_or(value));
             whole.into_iter().chain(words).collect()
         }
@@ -82,12 +85,19 @@ pub fn named(setting: &Setting, base: &Base<'_>) -> Vec<(PathBuf, Guarded)> {
         let path = base.path(base.worktree, &word)?;
         match how {
             How::Mention if !(base.program)(&path) => None,
-            How::Run | How::Mention => Some((path, Guarded::ExistingOnly)),
+            How::Run => Some((path, Guarded::Program)),
+            How::Perhaps | How::Mention => Some((path, Guarded::ExistingOnly)),
             How::Hooks => Some((path, Guarded::GitHooks)),
             How::Configuration => Some((path, Guarded::GitConfig)),
         }
     };
-    let files: BTreeMap<_, _> = words.into_iter().filter_map(file).collect();
+    let mut files: BTreeMap<_, _> = BTreeMap::new();
+    for (path, guarded) in words.into_iter().filter_map(file) {
+        let known = files.entry(path).or_insert(guarded);
+        if *known == Guarded::ExistingOnly {
+            *known = guarded;
+        }
+    }
     files.into_iter().collect()
 }
 
@@ -229,7 +239,7 @@ mod tests {
     fn paths_count_from_the_file_and_commands_from_the_worktree() {
         let text = "[include]\n\tpath = ../inc\n[filter \"c\"]\n\tclean = ./tools/clean\n\
                     [remote \"o\"]\n\turl = ../o\n[alias]\n\ta = log -- ./x\n";
-        let wanted = [("/w/inc", Guarded::GitConfig), ("/w/tools/clean", Guarded::ExistingOnly)];
+        let wanted = [("/w/inc", Guarded::GitConfig), ("/w/tools/clean", Guarded::Program)];
         assert_eq!(of(text), wanted.map(|(path, guarded)| (path.to_owned(), guarded)));
     }
 

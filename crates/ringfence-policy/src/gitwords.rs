@@ -20,6 +20,8 @@ const MOST: usize = 256;
 pub(crate) enum How {
     /// It is run.
     Run,
+    /// It is run, or a word of another meaning: an option's value, or what is behind a variable that leads anywhere.
+    Perhaps,
     /// Something is told of it that may run it.
     Mention,
     /// Its files are run as hooks.
@@ -32,8 +34,7 @@ pub(crate) enum How {
 /// what is known only when it runs, what is behind that, from the directory of the command.
 pub(crate) fn programs(text: &str) -> Vec<(String, How)> {
     let mut found = Vec::new();
-    Line { text: text.as_bytes(), at: 0, depth: 0, bodies: Vec::new(), found: &mut found }
-        .commands(false);
+    Line::of(text, 0, &mut found).commands(false);
     found
 }
 
@@ -44,17 +45,25 @@ struct Line<'a> {
     /// Words that end here-documents, which begin with the next line.
     bodies: Vec<String>,
     found: &'a mut Vec<(String, How)>,
+    /// Where the word leads that is looked at is known.
+    sure: bool,
 }
 
 /// A word.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Word {
     text: String,
     /// What it is instead, where it is only known when it runs: a variable, or a command.
     instead: Option<String>,
+    /// It has something in it that may lead anywhere.
+    open: bool,
 }
 
-impl Line<'_> {
+impl<'a> Line<'a> {
+    fn of(text: &'a str, depth: usize, found: &'a mut Vec<(String, How)>) -> Line<'a> {
+        Line { text: text.as_bytes(), at: 0, depth, bodies: Vec::new(), found, sure: true }
+    }
+
     /// All commands to the end, or to the parenthesis that closes what was opened before.
     fn commands(&mut self, within: bool) {
         let (mut command, mut open) = (COMMAND, 0_usize);
@@ -124,12 +133,12 @@ impl Line<'_> {
     fn code(&mut self, text: &str) {
         let depth = self.depth + 1;
         if depth < DEEP {
-            Line { text: text.as_bytes(), at: 0, depth, bodies: Vec::new(), found: self.found }
-                .commands(false);
+            Line::of(text, depth, self.found).commands(false);
         }
     }
 
     fn found(&mut self, word: &str, how: How) {
+        let how = if how == How::Run && !self.sure { How::Perhaps } else { how };
         if self.found.len() < MOST && !word.is_empty() {
             self.found.push((word.to_owned(), how));
         }
@@ -148,7 +157,7 @@ impl Line<'_> {
     fn word(&mut self) -> Word {
         let (mut word, mut quote) = (Vec::new(), None);
         // Behind an alias's mark, and between quotes, a word may be nothing else.
-        let (mut instead, mut literal) = (None, false);
+        let (mut instead, mut literal, mut open_to) = (None, false, false);
         while let Some(byte) = self.peek() {
             self.at += 1;
             match (byte, quote) {
@@ -161,7 +170,10 @@ impl Line<'_> {
                 (b'$' | b'`', open) if open != Some(b'\'') => {
                     self.at -= 1;
                     match self.expansion(&mut word) {
-                        Some(meant) => instead = Some(meant),
+                        Some(meant) => {
+                            open_to |= !is_known(&meant);
+                            instead = Some(meant);
+                        }
                         None => literal = true,
                     }
                 }
@@ -176,7 +188,7 @@ impl Line<'_> {
             }
         }
         let text = String::from_utf8_lossy(&word).into_owned();
-        Word { text, instead: instead.filter(|_| !literal) }
+        Word { text, instead: instead.filter(|_| !literal), open: open_to }
     }
 
     fn escaped(&mut self, quoted: bool, word: &mut Vec<u8>) {
@@ -253,6 +265,14 @@ impl Line<'_> {
         });
         Some(meant)
     }
+}
+
+/// Whether it is known where a variable, or a command, leads: to the home, the repository or its worktree.
+fn is_known(meant: &str) -> bool {
+    let says = ["--show-toplevel", "--show-cdup"];
+    matches!(meant, "HOME" | "PWD" | "GIT_PREFIX" | "GIT_WORK_TREE" | "pwd")
+        || git_directory(meant)
+        || says.iter().any(|one| meant.contains(one))
 }
 
 /// Whether a variable, or a command, says where the repository is.

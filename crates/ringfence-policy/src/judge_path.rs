@@ -227,6 +227,7 @@ fn new_ones(verdict: Verdict, guarded: Guarded) -> Verdict {
             .effect("a new one survives the run when it leads to the repository that it is in"),
         Guarded::GitState => Verdict { allowed: true, remedy: None, ..verdict }
             .effect("it survives the run when git itself could have written it"),
+        Guarded::Program => verdict.effect("a new file does not survive the run"),
         Guarded::ExistingOnly => verdict.effect("a new one is the program's own"),
         Guarded::Settings => Verdict { allowed: true, remedy: None, ..verdict }
             .effect("keys that run or trust something keep the value they had before the run"),

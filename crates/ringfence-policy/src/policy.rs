@@ -65,6 +65,8 @@ pub enum Guarded {
     /// An existing one is protected, a new one is the program's own business
     /// (`pyvenv.cfg` of a virtual environment made inside).
     ExistingOnly,
+    /// What git's configuration has git run: a new file or link is removed, a directory of that name is no program.
+    Program,
     /// Settings in JSON: keys that run or trust something keep their value, others may change
     /// ([`crate::settings`]).
     Settings,
@@ -411,6 +413,9 @@ pub struct Policy {
     /// Paths that the built-in list would guard, had not a write rule named exactly them: there
     /// the rule holds.
     pub unprotected: BTreeSet<PathBuf>,
+    /// Paths that rules grant for writing, and that do not exist.
+    #[serde(skip)]
+    pub may_appear: Vec<PathBuf>,
     /// What is made before the run, for the user alone, where it does not exist: state of the
     /// program's that would be lost otherwise, and directories that must be there to be held.
     #[serde(skip_serializing_if = "Vec::is_empty")]

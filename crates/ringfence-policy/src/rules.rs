@@ -139,6 +139,7 @@ pub(crate) fn resolve(
     guard::without_effect(policy, &asked, resolver);
     guard::make_private(policy, resolver);
     git_files::resolve(resolver, policy, &moved, context.env);
+    policy.may_appear = may_appear;
     Ok(())
 }
 

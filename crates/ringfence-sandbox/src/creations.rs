@@ -194,9 +194,13 @@ fn forbids(
         return false;
     }
     match kind {
-        Guarded::Plain | Guarded::GitHooks if path.len() < guarded.len() => how == How::Moved,
+        Guarded::Plain | Guarded::GitHooks | Guarded::Program if path.len() < guarded.len() => {
+            how == How::Moved
+        }
         Guarded::Plain => true,
-        Guarded::GitHooks if path.len() == guarded.len() => how != How::Directory,
+        Guarded::GitHooks | Guarded::Program if path.len() == guarded.len() => {
+            how != How::Directory
+        }
         Guarded::GitHooks => !path.last().is_some_and(|name| name.ends_with(b".sample")),
         // These are judged by what is in them, after the run.
         _ => false,

@@ -86,6 +86,7 @@ pub(super) const COMMAND: Command = Command { next: Next::Program, target: None 
 impl Line<'_> {
     pub(super) fn take(&mut self, command: &mut Command, word: &Word) {
         let text = word.text.as_str();
+        self.sure = !word.open;
         if let Some(target) = command.target.take() {
             match (target, command.next) {
                 (Target::Read, Next::Script(_)) => self.found(text, How::Run),
@@ -100,7 +101,7 @@ impl Line<'_> {
             Next::Wrapped(wrapped) => self.wrapped(wrapped, word),
             Next::Script(reader) => self.script(reader, text),
             Next::Value(reader) => {
-                self.found(text, How::Run);
+                self.value(text);
                 // A list of them.
                 text.split(':').for_each(|one| self.found(one, How::Mention));
                 Next::Script(reader)
@@ -146,7 +147,7 @@ impl Line<'_> {
         // All marks at once: as many as a configuration has room for must not be as many calls.
         let rest = text.trim_start_matches('!');
         if rest.len() < text.len() && !rest.is_empty() {
-            let rest = Word { text: rest.to_owned(), instead: word.instead.clone() };
+            let rest = Word { text: rest.to_owned(), ..word.clone() };
             return self.program(&rest, None);
         }
         if rest.is_empty() && !text.is_empty() {
@@ -205,7 +206,7 @@ impl Line<'_> {
         if wrapped.value == Some(false) && !is_assignment(text) {
             // It may be an option's value, or what is run.
             if text.contains('/') {
-                self.found(text, How::Run);
+                self.found(text, How::Perhaps);
             }
             return Next::Wrapped(rest);
         }
@@ -304,14 +305,24 @@ impl Line<'_> {
         }
         let (told, valued) = (reader.file.contains(&option), reader.valued.contains(&option));
         match value {
-            Some(value) if told || valued => {
+            Some(value) if told => {
                 self.found(value, How::Run);
-                if told { TOLD } else { Next::Script(reader) }
+                TOLD
+            }
+            Some(value) if valued => {
+                self.value(value);
+                Next::Script(reader)
             }
             None if told => Next::Told,
             None if valued => Next::Value(reader),
             _ => Next::Script(reader),
         }
+    }
+
+    /// The value of an interpreter's option: code that it loads, or another thing.
+    fn value(&mut self, text: &str) {
+        let how = if is_script(Path::new(text)) { How::Run } else { How::Perhaps };
+        self.found(text, how);
     }
 
     /// A word that a program is given.
@@ -381,7 +392,7 @@ impl Line<'_> {
             ("alias", _) if !value.starts_with('!') => self.code(&format!("git {value}")),
             _ => {
                 if value.contains('/') && !value.starts_with('!') {
-                    self.found(value, How::Run);
+                    self.found(value, How::Perhaps);
                 }
                 self.code(value.strip_prefix("ext::").unwrap_or(value));
             }

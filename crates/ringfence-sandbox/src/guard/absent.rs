@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 pub(super) struct Absent {
     pub base: PathBuf,
     pub way: Vec<OsString>,
-    pub hooks: bool,
+    pub guarded: Guarded,
     /// There may have been others that match, which nobody has counted: only those count that the run made or changed.
     pub new: bool,
 }
@@ -98,7 +98,8 @@ impl Wanted {
         let mut wanted = Wanted::default();
         for absent in all.around(directory) {
             let (standing, rank) = absent.standing(directory);
-            if standing == Standing::Free {
+            let program = absent.guarded == Guarded::Program;
+            if standing == Standing::Free || standing == Standing::Protected && program {
                 continue;
             }
             let most = wanted.rank.map_or(rank, |known| known.min(rank));
@@ -148,16 +149,14 @@ impl Guarding {
                 if told(*guarded)
                     && let Some(way) = way(Path::new(name.as_ref()))
                 {
-                    let hooks = *guarded == Guarded::GitHooks;
-                    all.push(Absent { base: tree.tree.clone(), way, hooks, new });
+                    all.push(Absent { base: tree.tree.clone(), way, guarded: *guarded, new });
                 }
             }
         }
         let steps = self.steps.iter().map(|(step, _)| step);
         for step in steps.filter(|step| step.found == Found::Absent && told(step.guarded)) {
             if let Some((base, way)) = self.base(&step.path) {
-                let hooks = step.guarded == Guarded::GitHooks;
-                all.push(Absent { base, way, hooks, new: false });
+                all.push(Absent { base, way, guarded: step.guarded, new: false });
             }
         }
         all
@@ -214,7 +213,7 @@ pub(super) fn held(plan: &Plan) -> BTreeSet<PathBuf> {
 
 /// Whether what is judged so is told by its name; else it has to be read, which waits for the end.
 pub(super) fn told(guarded: Guarded) -> bool {
-    matches!(guarded, Guarded::Plain | Guarded::GitHooks)
+    matches!(guarded, Guarded::Plain | Guarded::GitHooks | Guarded::Program)
 }
 
 /// Whether a name of the list begins with a pattern.
@@ -258,7 +257,9 @@ impl Absent {
         }
         let sample = |name: &OsStr| name.as_bytes().ends_with(b".sample");
         match components.next() {
-            Some(name) if self.hooks && sample(name) => free,
+            Some(name) if self.guarded == Guarded::GitHooks && sample(name) => free,
+            // A directory is no program.
+            Some(_) if self.guarded == Guarded::Program => free,
             Some(_) => (Standing::Protected, Rank::Inside),
             None => (Standing::Protected, rank),
         }
@@ -277,15 +278,15 @@ pub(super) fn is_pattern(name: &OsStr) -> bool {
 mod tests {
     use super::*;
 
-    fn absent(way: &[&str], hooks: bool) -> Absent {
+    fn absent(way: &[&str], guarded: Guarded) -> Absent {
         let way = way.iter().map(OsString::from).collect();
-        Absent { base: PathBuf::from("/p"), way, hooks, new: false }
+        Absent { base: PathBuf::from("/p"), way, guarded, new: false }
     }
 
     #[test]
     fn a_name_and_what_is_in_it_is_protected_and_its_neighbours_are_free() {
         let of = |absent: &Absent, path: &str| absent.standing(Path::new(path)).0;
-        let plain = absent(&[".a", "b*"], false);
+        let plain = absent(&[".a", "b*"], Guarded::Plain);
         assert!(
             of(&plain, "/p") == Standing::OnTheWay && of(&plain, "/p/.a") == Standing::OnTheWay
         );
@@ -295,9 +296,12 @@ mod tests {
         for path in ["/p/a", "/p/.a/c", "/q/.a/b", "/"] {
             assert!(of(&plain, path) == Standing::Free, "{path}");
         }
-        let hooks = absent(&[".git", "hooks"], true);
+        let hooks = absent(&[".git", "hooks"], Guarded::GitHooks);
         assert!(of(&hooks, "/p/.git/hooks/pre-commit") == Standing::Protected);
         assert!(of(&hooks, "/p/.git/hooks/pre-commit.sample") == Standing::Free);
+        let program = absent(&["tools", "x"], Guarded::Program);
+        assert!(of(&program, "/p/tools/x") == Standing::Protected);
+        assert!(of(&program, "/p/tools/x/in") == Standing::Free, "a directory is no program");
     }
 
     #[test]
@@ -307,7 +311,7 @@ mod tests {
             names.map(|name| Absent {
                 base: PathBuf::from(base),
                 way: name.split('/').map(OsString::from).collect(),
-                hooks: false,
+                guarded: Guarded::Plain,
                 new: false,
             })
         };
@@ -330,10 +334,10 @@ mod tests {
     #[test]
     fn what_can_be_many_is_told_from_what_can_not() {
         let all = [
-            absent(&["x", "*", "y"], false),
-            absent(&[".a"], false),
-            absent(&["*.b"], false),
-            absent(&[".c", "d"], false),
+            absent(&["x", "*", "y"], Guarded::Plain),
+            absent(&[".a"], Guarded::Plain),
+            absent(&["*.b"], Guarded::Plain),
+            absent(&[".c", "d"], Guarded::Plain),
         ];
         let all: Names = all.into_iter().collect();
         let rank = |at: &str, name: &str| Wanted::of(&all, Path::new(at)).rank(OsStr::new(name));

@@ -8,6 +8,7 @@ use ringfence_policy::gitread::Unknown;
 use ringfence_policy::path::normal;
 use ringfence_policy::protect::git_common_allowed;
 use ringfence_policy::{Guarded, shown};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -42,6 +43,8 @@ impl Work<'_> {
             Guarded::GitHooks => Saved::within(at, &mut self.samples),
             Guarded::Settings | Guarded::Skills => Saved::of(at),
             Guarded::GitCommon => Saved::of(at),
+            // What is in it is no matter.
+            Guarded::Program if data.is_dir() => return Saved::Directory(BTreeMap::new()),
             // It goes, whatever it says.
             _ => return Saved::Unknown,
         };
@@ -76,6 +79,7 @@ impl Work<'_> {
             (Guarded::GitHooks, Saved::Directory(entries), Saved::Nothing) => {
                 entries.iter().all(|(name, entry)| entry.is_sample(name))
             }
+            (Guarded::Program, Saved::Directory(_), Saved::Nothing) => true,
             _ => false,
         }
     }

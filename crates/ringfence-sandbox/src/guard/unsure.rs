@@ -51,7 +51,9 @@ impl Work<'_> {
         let at = directory.at(name);
         let Ok(data) = at.symlink_metadata() else { return };
         let sample = name.as_bytes().ends_with(b".sample");
-        if trust.guarded == Guarded::GitHooks && sample && data.is_file() {
+        if trust.guarded == Guarded::GitHooks && sample && data.is_file()
+            || trust.guarded == Guarded::Program && data.is_dir()
+        {
             return;
         }
         let new = changed(&data) >= self.guarding.since;

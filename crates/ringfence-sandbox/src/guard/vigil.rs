@@ -25,7 +25,7 @@ use super::reach::Reach;
 use super::said::{self, AGAIN};
 use super::watched::{MOST, Told, Watched};
 use super::{Directory, Guarding, Said};
-use ringfence_policy::shown;
+use ringfence_policy::{Guarded, shown};
 use ringfence_sys::Errno;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -191,8 +191,9 @@ impl Vigil<'_> {
         let Some((base, way)) = self.guarding.base(path) else { return };
         let is = |absent: &Absent| absent.standing(path).0 == Standing::Protected;
         if !self.absent.around(path).any(is) {
-            let (base, hooks) = (base.clone(), path.ends_with("hooks"));
-            self.absent.push(Absent { base, way, hooks, new: false });
+            let hooks = path.ends_with("hooks");
+            let guarded = if hooks { Guarded::GitHooks } else { Guarded::Plain };
+            self.absent.push(Absent { base: base.clone(), way, guarded, new: false });
         }
         self.look_into(&base, 0, true);
     }
@@ -382,7 +383,7 @@ impl Vigil<'_> {
     fn name_of(&self, path: &Path) -> Option<(PathBuf, bool)> {
         let is = |absent: &&Absent| absent.standing(path).0 == Standing::Protected;
         let absent = self.absent.around(path).find(is)?;
-        Some((absent.name(path)?, absent.hooks))
+        Some((absent.name(path)?, absent.guarded == Guarded::GitHooks))
     }
 
     /// Takes the protected directory that a path is in, where much was taken from it by now; whether it is gone.

@@ -161,6 +161,7 @@ impl Watched {
 mod tests {
     use super::super::absent::{Absent, Names};
     use super::*;
+    use ringfence_policy::Guarded;
     use std::ffi::OsString;
     use std::fs;
 
@@ -179,7 +180,7 @@ mod tests {
             let absent = |way: &[&str]| Absent {
                 base: self.0.clone(),
                 way: way.iter().map(OsString::from).collect(),
-                hooks: false,
+                guarded: Guarded::Plain,
                 new: false,
             };
             let names: Names =

@@ -378,11 +378,17 @@ impl Wanted<'_, '_> {
         let reader = Reader { real: &|_| None, text: &text, program: &program, pass: self.pass };
         let known = reader.each(files, &worktree, &home, |_, setting, path, guarded| {
             // What a directory is named for is not known.
-            let is_file = || match self.tree(path) {
-                Some(_) => matches!(paths.kind(path), Kind::File | Kind::Symlink(_)),
-                None => self.leads_in(path),
+            let counts = || {
+                let absent = guarded == Guarded::Program;
+                match paths.kind(path) {
+                    _ if !absent && guarded != Guarded::ExistingOnly => true,
+                    _ if self.tree(path).is_none() => self.leads_in(path, absent),
+                    Kind::Directory => false,
+                    Kind::Absent => absent,
+                    Kind::File | Kind::Symlink(_) => true,
+                }
             };
-            if !path.starts_with(&objects) && (guarded != Guarded::ExistingOnly || is_file()) {
+            if !path.starts_with(&objects) && counts() {
                 self.add_named(path.to_owned(), guarded, &built_in_name(&setting.key()));
             }
         });

@@ -358,6 +358,7 @@ fn harmless(guarded: Guarded, path: &[u8], kind: Option<Kind>, itself: bool) -> 
     match guarded {
         // Only what exists is protected; a new one is the program's own business.
         Guarded::ExistingOnly => true,
+        Guarded::Program => !itself || matches!(kind, None | Some(Kind::Directory)),
         Guarded::GitHooks if itself => kind == Some(Kind::Directory),
         // A directory of that name could be a repository.
         Guarded::GitHooks => path.ends_with(b".sample") && matches!(kind, None | Some(Kind::File)),

@@ -43,7 +43,7 @@ pub(super) fn judge(judge: &Judge<'_>, held: &mut [Option<Held>]) {
                 let text = judge.text(number).ok().and_then(Said::bytes);
                 text.is_none_or(|text| !judge.says_nothing(*guarded, item.path, &text))
             }
-            Guarded::ExistingOnly | Guarded::GitHooks => path == *named,
+            Guarded::ExistingOnly | Guarded::Program | Guarded::GitHooks => path == *named,
             _ => is_behind(named, &path),
         };
         for directory in above(item.path).filter(|directory| !directory.is_empty()) {

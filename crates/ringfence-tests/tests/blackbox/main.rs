@@ -36,6 +36,7 @@ mod fork;
 mod fork_killed;
 mod gateway;
 mod git_above;
+mod git_absent;
 mod git_bounds;
 mod git_bytes;
 mod git_followed;

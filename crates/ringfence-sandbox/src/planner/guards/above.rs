@@ -82,7 +82,7 @@ impl Wanted<'_, '_> {
             && self.planning.paths.kind(&directory) == Kind::Directory
         {
             for link in self.led_by(&directory, guarded == Guarded::GitHooks) {
-                self.add_file_behind(&link, rule);
+                self.add_file_behind(&link, guarded, rule);
             }
         }
     }

@@ -17,10 +17,12 @@ const BUILT_IN: &str = "built in";
 impl Wanted<'_, '_> {
     /// Something in a writable tree that a protected name leads to; who grants exactly it lifts that.
     pub(super) fn add_led_to(&mut self, path: PathBuf, guarded: Guarded, rule: &Source) {
-        let granted = self.planning.policy.paths.iter().any(|rule| {
+        let policy = self.planning.policy;
+        let granted = policy.paths.iter().any(|rule| {
             rule.access == Access::Write && rule.pattern.is_none() && rule.path == path
         });
-        if !granted && !self.grants.trees.contains_key(&path) {
+        if !granted && !policy.may_appear.contains(&path) && !self.grants.trees.contains_key(&path)
+        {
             self.add(path, guarded, rule);
         }
     }
@@ -52,14 +54,17 @@ impl Wanted<'_, '_> {
         }
     }
 
-    /// Whether a path of the user's own outside of all writable trees leads to a file in one.
-    pub(super) fn leads_in(&self, path: &Path) -> bool {
+    /// Whether a path of the user's own outside of all writable trees leads to a file in one, or to one that may be made.
+    pub(super) fn leads_in(&self, path: &Path, absent: bool) -> bool {
         let paths = self.planning.paths;
         let home = &self.planning.policy.home_dir;
         let own = home.parent().is_some() && path.starts_with(home);
         let real = own.then(|| links::real(paths, path)).flatten();
         let in_tree = real.filter(|real| self.tree(&real.path).is_some());
-        in_tree.is_some_and(|real| paths.kind(&real.path) == Kind::File)
+        in_tree.is_some_and(|real| match paths.kind(&real.path) {
+            Kind::File => true,
+            kind => absent && kind == Kind::Absent,
+        })
     }
 
     /// Where links lead that stand at protected names, or in a directory that is protected. Links that lead out of all
@@ -87,18 +92,20 @@ impl Wanted<'_, '_> {
                 _ => continue,
             };
             for link in links {
-                self.add_file_behind(&link, &rule);
+                self.add_file_behind(&link, guarded, &rule);
             }
         }
     }
 
-    /// The file that a link leads to, and the links on the way to it.
-    pub(super) fn add_file_behind(&mut self, link: &Path, rule: &Source) {
+    /// The file that a link leads to, and the links on the way to it; of one that is run, the file that may be made there.
+    pub(super) fn add_file_behind(&mut self, link: &Path, of_link: Guarded, rule: &Source) {
         let paths = self.planning.paths;
         let Kind::Symlink(_) = paths.kind(link) else { return };
-        let real = links::real(paths, link).filter(|real| paths.kind(&real.path) == Kind::File);
-        if let Some(real) = real {
-            self.add_real(real, Guarded::ExistingOnly, rule);
+        let Some(real) = links::real(paths, link) else { return };
+        match paths.kind(&real.path) {
+            Kind::File => self.add_real(real, Guarded::ExistingOnly, rule),
+            Kind::Absent if of_link == Guarded::Program => self.add_real(real, of_link, rule),
+            _ => {}
         }
     }
 
