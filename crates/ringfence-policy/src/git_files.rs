@@ -1,7 +1,6 @@
 //! Git's configuration for all of the user's repositories: which files it is in, and the hooks that it names.
 
 use crate::files::Resolver;
-use crate::git_user;
 use crate::gitconfig::Setting;
 use crate::gitnamed::Reader;
 use crate::gitread::{self, MOST_INCLUDED, Pass};
@@ -10,6 +9,7 @@ use crate::moved::Moved;
 use crate::path::normal;
 use crate::policy::{Access, Guarded, PathRule, Policy, ProtectedName};
 use crate::workspace::{HOOKS_PATH, hooks_named};
+use crate::{git_user, git_variables};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +25,7 @@ pub(crate) fn resolve(
     if writable(policy).next().is_none() {
         return;
     }
+    policy.git_variables = git_variables::of(env);
     // git-config(1), FILES and GIT_CONFIG_GLOBAL: the variables come in place of the usual ones, which a program of the
     // user's that runs without them takes all the same.
     let mut files = vec![PathBuf::from("/etc/gitconfig")];

@@ -24,6 +24,7 @@ pub mod files;
 pub mod fuzzing;
 mod git_files;
 mod git_user;
+pub mod git_variables;
 mod gitbytes;
 pub mod gitconfig;
 mod githarmless;

@@ -410,6 +410,9 @@ pub struct Policy {
     /// Git's configuration for all of the user's repositories: the system's, the user's own, and what these include.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub git_files: Vec<PathBuf>,
+    /// Variables of the caller's that have git run something, and what they say ([`crate::git_variables`]).
+    #[serde(skip)]
+    pub git_variables: Vec<(&'static str, String)>,
     /// Paths that the built-in list would guard, had not a write rule named exactly them: there
     /// the rule holds.
     pub unprotected: BTreeSet<PathBuf>,

@@ -377,18 +377,7 @@ impl Wanted<'_, '_> {
         let (text, program) = (|path: &Path| paths.git(path), |path: &Path| paths.program(path));
         let reader = Reader { real: &|_| None, text: &text, program: &program, pass: self.pass };
         let known = reader.each(files, &worktree, &home, |_, setting, path, guarded| {
-            // What a directory is named for is not known.
-            let counts = || {
-                let absent = guarded == Guarded::Program;
-                match paths.kind(path) {
-                    _ if !absent && guarded != Guarded::ExistingOnly => true,
-                    _ if self.tree(path).is_none() => self.leads_in(path, absent),
-                    Kind::Directory => false,
-                    Kind::Absent => absent,
-                    Kind::File | Kind::Symlink(_) => true,
-                }
-            };
-            if !path.starts_with(&objects) && counts() {
+            if !path.starts_with(&objects) {
                 self.add_named(path.to_owned(), guarded, &built_in_name(&setting.key()));
             }
         });

@@ -44,6 +44,7 @@ mod git_index;
 mod git_named;
 mod git_settings;
 mod git_user;
+mod git_variables;
 mod git_writes;
 mod homes_elsewhere;
 mod hostile;

@@ -40,8 +40,20 @@ impl Wanted<'_, '_> {
         }
     }
 
-    /// Something that git's configuration names, and what that leads to.
+    /// Something that git's configuration names, and what that leads to; a program where it is none that is a directory.
     pub(super) fn add_named(&mut self, path: PathBuf, guarded: Guarded, rule: &Source) {
+        let absent = guarded == Guarded::Program;
+        let counts = match self.planning.paths.kind(&path) {
+            _ if !absent && guarded != Guarded::ExistingOnly => true,
+            _ if self.tree(&path).is_none() => self.leads_in(&path, absent),
+            // What a directory is named for is not known.
+            Kind::Directory => false,
+            Kind::Absent => absent,
+            Kind::File | Kind::Symlink(_) => true,
+        };
+        if !counts {
+            return;
+        }
         let followed = guarded == Guarded::GitHooks || self.tree(&path).is_none();
         match links::real(self.planning.paths, &path).filter(|_| followed) {
             Some(real) => {

@@ -5,9 +5,10 @@
 use super::{Top, Wanted, built_in_name, first};
 use crate::facts::Kind;
 use crate::planner::links;
-use crate::planner::named::Repository;
-use ringfence_policy::Guarded;
+use crate::planner::named::{self, Repository};
+use ringfence_policy::gitnamed::Base;
 use ringfence_policy::protect::{HOME, JUDGED, LINKED_IN, NAMES};
+use ringfence_policy::{Guarded, git_variables};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
@@ -61,6 +62,20 @@ impl Wanted<'_, '_> {
                 objects: tree.join(".git/objects"),
                 worktree: tree.clone(),
             });
+            self.by_variables(tree);
+        }
+    }
+
+    /// What variables of the caller's have git run, from a tree.
+    fn by_variables(&mut self, tree: &Path) {
+        let planning = self.planning;
+        let home = |user: &str| named::home(planning, user);
+        let program = |path: &Path| planning.paths.program(path);
+        let base = Base { file: tree, worktree: tree, home: &home, program: &program };
+        for (name, value) in &planning.policy.git_variables {
+            for (path, guarded) in git_variables::names(name, value, &base) {
+                self.add_named(path, guarded, &built_in_name(name));
+            }
         }
     }
 
