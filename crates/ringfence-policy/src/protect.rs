@@ -124,11 +124,11 @@ pub fn git_of_worktree(private: &std::path::Path) -> Option<&std::path::Path> {
 /// The path that a `.git` file names, as git reads it (`read_gitfile_gently` in setup.c): behind one space, up to the
 /// ends of the line. A zero byte would end it for git and not for us.
 pub fn git_file_target(content: &[u8]) -> Option<&std::path::Path> {
-    one_path(content.strip_prefix(b"gitdir: ")?)
+    git_path(content.strip_prefix(b"gitdir: ")?)
 }
 
-/// The path in a file that holds nothing else.
-fn one_path(content: &[u8]) -> Option<&std::path::Path> {
+/// The path in a file of git's that holds nothing else.
+pub fn git_path(content: &[u8]) -> Option<&std::path::Path> {
     use std::os::unix::ffi::OsStrExt;
     let end = content.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r'))?;
     let path = content.get(..=end)?;
@@ -140,7 +140,7 @@ fn one_path(content: &[u8]) -> Option<&std::path::Path> {
 pub fn git_common_allowed(path: &std::path::Path, content: &[u8]) -> Option<std::path::PathBuf> {
     let parent = path.parent()?;
     let own = git_of_worktree(parent)?;
-    let target = parent.join(one_path(content)?);
+    let target = parent.join(git_path(content)?);
     (crate::path::normal(&target) == own).then_some(target)
 }
 

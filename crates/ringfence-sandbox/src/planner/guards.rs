@@ -8,6 +8,7 @@
 mod above;
 mod led;
 mod outside;
+mod worktrees;
 
 use super::grants::{Grants, expanded, glob};
 use super::named::{self, Repository};
@@ -67,7 +68,8 @@ pub(super) fn guards(
     grants: &Grants,
     tier: Tier,
 ) -> Result<Guards, PlanError> {
-    let (git_settings, pass) = (planning.policy.git_settings, Pass::default());
+    let (git_settings, strict) = (planning.policy.git_settings, planning.policy.strict);
+    let pass = Pass::default();
     let mut wanted = Wanted {
         planning,
         grants,
@@ -86,6 +88,10 @@ pub(super) fn guards(
     wanted.led_to();
     if let Some((directory, rule)) = wanted.closed.first() {
         return Err(unknowable(directory, rule));
+    }
+    let mut let_go = wanted.worktrees();
+    if strict {
+        let_go.clear();
     }
     let (wanted, crowded, unknown) = (wanted.rules, wanted.crowded, wanted.unknown);
     if let Some((file, why)) = unknown {
@@ -120,7 +126,8 @@ pub(super) fn guards(
             guarded => guarded,
         };
         // What is judged by its content stays writable.
-        let judged = matches!(guarded, Guarded::Settings | Guarded::GitSettings);
+        let judged =
+            matches!(guarded, Guarded::Settings | Guarded::GitSettings) || let_go.contains(&path);
         if found != Found::Absent && tier == Tier::Namespace && !judged {
             let emptied = guarded == Guarded::Private && kind == Kind::Directory;
             guards.held.push(Held { path, tree, found, emptied, rule });

@@ -213,10 +213,17 @@ impl<'a> Judge<'a> {
                     Said::Nothing => Verdict::Held,
                 });
             }
+            // Git removes a worktree with all that it kept of it; by itself a worktree would be a repository.
+            (Guarded::GitCommon, None) if itself => self.goes(split(item.path).0),
             (Guarded::GitConfig | Guarded::GitCommon, _) => false,
             _ => harmless(guarded, item.path, item.kind, itself),
         };
         Ok(Verdict::of(verdict))
+    }
+
+    /// Whether a directory is removed.
+    fn goes(&self, path: &[u8]) -> bool {
+        self.known.get(path).is_some_and(|&number| self.items[number].kind.is_none())
     }
 
     /// The text of an item that is a file.

@@ -80,7 +80,9 @@ fn by_path(
     for guard in &record.guards {
         let how = guarded(&guard.guarded);
         if let Ok(rest) = path.strip_prefix(&guard.path) {
-            let verdict = match guard.present {
+            // Of what is there by itself only a worktree's may go (`Judge::verdict`).
+            let goes = how == Guarded::GitCommon && item.kind.is_none();
+            let verdict = match guard.present && !goes {
                 true => Verdict::Held,
                 false => judge.verdict(number, how, rest)?,
             };

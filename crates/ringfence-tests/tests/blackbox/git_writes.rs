@@ -268,3 +268,61 @@ fn what_is_protected_gets_no_second_name() {
         assert_eq!(fs::metadata(place.project("two")).unwrap().nlink(), 3);
     });
 }
+
+/// What leads a worktree in the project to its repository may go with it, and is what it was when it stays. Of one
+/// elsewhere it is held, and so is what says where that is.
+#[test]
+fn a_worktree_that_was_there_is_removed_and_led_nowhere_else() {
+    everywhere(|place| {
+        if !prepared(place) {
+            return;
+        }
+        place
+            .shell(
+                "git worktree add -q in && git worktree add -q stays && git worktree add -q ../out",
+            )
+            .ends(0);
+        let text = |name: &str| place.text(&format!("home/project/.git/worktrees/{name}"));
+        let names = ["stays/commondir", "out/commondir", "out/gitdir"];
+        let before = names.map(text);
+        place.clock_moves_on();
+        place
+            .sh(
+                &[],
+                "git worktree remove in && git worktree add -q more && git worktree remove more",
+            )
+            .ends(0);
+        assert!(!place.project("in").exists() && !place.project(".git/worktrees/in").exists());
+
+        let lead = "mkdir -p evil; for i in stays/commondir out/commondir out/gitdir; do \
+                    echo ../../../evil > .git/worktrees/$i; done";
+        place.sh(&[], lead);
+        assert_eq!(names.map(text), before);
+        // Without one it would be a repository by itself.
+        place.sh(&[], "rm .git/worktrees/*/commondir");
+        assert_eq!(names.map(text), before);
+        place.shell("git -C ../out status --short").ends(0);
+    });
+    everybody(Tier::Namespace, |place| {
+        if !prepared(place) {
+            return;
+        }
+        place.shell("git worktree add -q in && git worktree add -q ../out").ends(0);
+        let write = |name: &str| place.sh(&[], &format!("echo ../.. > .git/worktrees/{name}"));
+        write("in/commondir").ends(0);
+        for name in ["out/commondir", "out/gitdir"] {
+            let outcome = write(name);
+            assert!(outcome.err.contains("Read-only file system"), "{name}: {}", outcome.err);
+        }
+        // What is committed of an overlay is the same.
+        let apart = |script: &str| place.sh(&["--overlay=commit"], script);
+        let common = || fs::read_to_string(place.project(".git/worktrees/in/commondir")).ok();
+        apart("echo ../../../evil > .git/worktrees/in/commondir; echo 1 > seen");
+        assert_eq!(common().as_deref(), Some("../..\n"));
+        apart("rm .git/worktrees/in/commondir; echo 2 > seen");
+        assert_eq!(common().as_deref(), Some("../..\n"));
+        apart("git worktree remove in").ends(0);
+        assert!(!place.project(".git/worktrees/in").exists());
+        assert_eq!(fs::read_to_string(place.project("seen")).unwrap(), "2\n");
+    });
+}
