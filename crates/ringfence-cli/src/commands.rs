@@ -1,7 +1,7 @@
 //! The commands, in one table: dispatch, help, completions and the man page read it.
 
 use crate::error::Fault;
-use crate::options::{PLAIN, POLICY, Spec, parse};
+use crate::options::{BARE, PLAIN, POLICY, Spec, parse};
 use crate::records;
 use crate::{doctor, exec, generate, help, import, plan, profile_new, profiles, run, why};
 use ringfence_session::cli;
@@ -105,7 +105,7 @@ pub const COMMANDS: [Command; 36] = [
         &crate::integrate::INTEGRATE,
         crate::integrate::integrate,
     ),
-    command("trust", "FILE", "Accept a policy file found in a project", &PLAIN, profiles::trust),
+    command("trust", "FILE", "Accept a policy file found in a project", &BARE, profiles::trust),
     Command {
         subcommands: &["claude", "srt", "fence", "greywall"],
         ..command(

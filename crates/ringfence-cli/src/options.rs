@@ -135,6 +135,10 @@ pub const POLICY: [Spec; 43] = [
 pub const PLAIN: [Spec; 2] =
     [flag("json", None, "Print JSON"), flag("help", Some('h'), "Print help")];
 
+/// Options of a command that prints no result.
+pub const BARE: [Spec; 2] =
+    [flag("json", None, "Print JSON"), flag("help", Some('h'), "Print help")];
+
 /// A parsed command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {

@@ -2,7 +2,7 @@
 
 use crate::error::Fault;
 use crate::generate::print;
-use crate::options::{PLAIN, Parsed, parse};
+use crate::options::{BARE, PLAIN, Parsed, parse};
 use crate::request::{with_catalog, with_context};
 use crate::{help, learnt_calls, profile_new, trust};
 use ringfence_policy::catalog::{Kind, Place};
@@ -13,7 +13,7 @@ use ringfence_policy::{Key, Request, resolve};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// `ringfence profile list|show|check|diff|edit|path`
@@ -189,42 +189,78 @@ fn edit(name: &str) -> Result<u8, Fault> {
     let name = configured(name).map_or(name, |(profile, _)| profile);
     let (found, text) =
         with_catalog(|catalog| catalog.text(Kind::Profile, name).map_err(Fault::of))?;
-    let file = match found {
-        Place::File(path) => path,
+    let (file, copied) = match found {
+        Place::File(path) => (path, false),
         Place::BuiltIn => {
             let directory = user_directory();
             let file = directory.join(format!("{name}.toml"));
             std::fs::create_dir_all(&directory)
-                .and_then(|()| std::fs::write(&file, text))
+                .and_then(|()| std::fs::write(&file, &text))
                 .map_err(|error| {
                     Fault::usage(format!("cannot write {}: {error}", file.display()))
                 })?;
-            file
+            (file, true)
         }
     };
-    let editor = ["VISUAL", "EDITOR"].into_iter().find_map(std::env::var_os);
-    let editor = editor.unwrap_or_else(|| OsString::from("vi"));
-    let status = Command::new(&editor).arg(&file).status().map_err(|error| {
-        Fault::usage(format!("cannot start the editor {}: {error}; set EDITOR", editor.display()))
-    })?;
-    if !status.success() {
-        return Err(Fault::usage(format!("the editor {} failed", editor.display())));
+    let ended = edited(&file);
+    // As it is, it would hold what is built in now, whatever a later ringfence has.
+    if copied && std::fs::read(&file).is_ok_and(|now| now == text.as_bytes()) {
+        if ended.is_err() {
+            let _ = std::fs::remove_file(&file);
+        } else {
+            ringfence_sys::say!(
+                "ringfence: {0} is the built-in {name} as it is now, and is used in its place: remove {0} to go on \
+                 with the built-in one",
+                file.display()
+            );
+        }
     }
+    ended?;
     check(&[file.to_string_lossy().as_ref()])
+}
+
+/// Has the user's editor open a file. Its variable is a command, with options and quotes where there are some: a shell
+/// reads it, as for git.
+fn edited(file: &Path) -> Result<(), Fault> {
+    let editor = ["VISUAL", "EDITOR"].into_iter().find_map(std::env::var_os);
+    let editor = editor.filter(|editor| !editor.is_empty()).unwrap_or_else(|| "vi".into());
+    let shown = editor.display().to_string();
+    let mut line = editor.clone();
+    line.push(" \"$@\"");
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(line).arg(editor).arg(file);
+    let status = command
+        .status()
+        .map_err(|error| Fault::usage(format!("cannot start /bin/sh for {shown}: {error}")))?;
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(126 | 127) => {
+            Err(Fault::usage(format!("cannot start the editor {shown}; set EDITOR")))
+        }
+        _ => Err(Fault::usage(format!("the editor {shown} failed"))),
+    }
 }
 
 /// `ringfence trust FILE`
 ///
+/// One that is gone is forgotten.
+///
 /// # Errors
 /// The file cannot be read or is no valid profile.
 pub fn trust(arguments: Vec<OsString>) -> Result<u8, Fault> {
-    let parsed = parse(&PLAIN, arguments, false)?;
+    let parsed = parse(&BARE, arguments, false)?;
     if let Some(done) = help::asked("trust", &parsed) {
         return done;
     }
     let [file] = &parsed.rest[..] else {
         return Err(Fault::usage("name one file: ringfence trust FILE"));
     };
-    trust::accept(&PathBuf::from(file))?;
+    if trust::forget(Path::new(file))? {
+        return crate::generate::line(format_args!(
+            "forgotten: {}, which you trusted, and which is gone",
+            file.display()
+        ));
+    }
+    trust::accept(Path::new(file))?;
     crate::generate::line(format_args!("trusted as it is now: {}", file.display()))
 }

@@ -122,8 +122,9 @@ pub fn policy_from(request: &Request, inputs: &Inputs) -> Result<Policy, Fault> 
             }
             Found::Gone(file) => {
                 let file = file.display();
-                warning =
-                    Some(format!("{file}, which you trusted, is gone: its rules are not in force"));
+                warning = Some(format!(
+                    "{file}, which you trusted, is gone: its rules are not in force; ringfence trust {file} forgets it"
+                ));
             }
         }
     }

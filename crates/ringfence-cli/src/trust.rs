@@ -80,6 +80,34 @@ pub fn accept(path: &Path) -> Result<(), Fault> {
     written.map_err(|error| Fault::usage(format!("cannot write {}: {error}", list.display())))
 }
 
+/// Forgets a file that was accepted, where nothing is there any more; whether there was one.
+///
+/// # Errors
+/// The list cannot be written.
+pub fn forget(path: &Path) -> Result<bool, Fault> {
+    let gone = |error: std::io::Error| error.kind() == ErrorKind::NotFound;
+    let (Ok(place), true) = (place(path), path.symlink_metadata().err().is_some_and(gone)) else {
+        return Ok(false);
+    };
+    let (list, place) = (list()?, written(&place));
+    let text = fs::read_to_string(&list).unwrap_or_default();
+    let is = |line: &&str| line.split_once(' ').is_some_and(|(_, other)| other == place);
+    let mut kept = String::new();
+    text.lines().filter(|line| !is(line)).for_each(|line| kept.extend([line, "\n"]));
+    if kept.lines().count() == text.lines().count() {
+        return Ok(false);
+    }
+    let new = list.with_extension(std::process::id().to_string());
+    let written = (|| {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(kept.as_bytes())?;
+        fs::rename(&new, &list)
+    })();
+    let failed = |error| Fault::usage(format!("cannot write {}: {error}", list.display()));
+    written.map_err(failed).map(|()| true)
+}
+
 /// A project's policy file.
 pub enum Found {
     /// There is none.

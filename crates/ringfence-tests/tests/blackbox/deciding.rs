@@ -95,6 +95,9 @@ fn a_trusted_project_file_that_is_gone_or_cannot_be_read_is_told() {
         assert_eq!(place.sh(&[], "cat .env; echo ran").text(), "ran");
         fs::remove_file(place.project("ringfence.toml")).unwrap();
         place.sh(&[], "true").ends(0).says("which you trusted, is gone");
+        place.ringfence(["trust", "ringfence.toml"]).ends(0);
+        assert_eq!(place.sh(&[], "true").ends(0).err, "");
+        place.ringfence(["trust", "ringfence.toml"]).ends(125);
         // Where none was, there is nothing to say.
         let mut command = place.ringfence_run();
         command.current_dir(place.directory("home/elsewhere")).args(["--", "true"]);

@@ -1,7 +1,7 @@
 //! The profiles that ship, each with the real program where it is installed; features, arguments,
 //! hooks, and the user's own profiles.
 
-use ringfence_tests::{Place, Tier, everybody, everywhere, left_out};
+use ringfence_tests::{Place, Running, Tier, everybody, everywhere, left_out};
 use std::fs;
 use std::path::Path;
 
@@ -380,5 +380,29 @@ fn the_place_beside_a_named_file_is_not_said_by_a_link_of_an_earlier_run() {
         // The control: a link of the user's, where no program writes.
         assert_eq!(run("../links/d.db").well(), "changed");
         assert_eq!(fs::read_to_string(&kept).expect("a file"), "changed\n");
+    });
+}
+
+/// `EDITOR` is a command, as for git, and a copy that nobody got to edit does not stay.
+#[test]
+fn an_editor_has_options() {
+    everybody(Tier::Namespace, |place| {
+        let file = place.at("home/.config/ringfence/profiles/default.toml");
+        let edit = |editor: &str| {
+            let mut command = place.command(ringfence_tests::binary());
+            command.env("EDITOR", editor).args(["profile", "edit", "default"]);
+            Running::start(command).finish()
+        };
+        for (editor, why) in [("nosuch -w", "set EDITOR"), ("false", "the editor false failed")] {
+            edit(editor).ends(125).says(why);
+            assert!(!file.exists(), "{editor}");
+        }
+        edit("sed -i '1i # mine'").ends(0);
+        assert!(fs::read_to_string(&file).unwrap().starts_with("# mine\n"));
+        // The user's own stays.
+        edit("false").ends(125);
+        assert!(file.exists());
+        fs::remove_file(&file).unwrap();
+        edit("true").ends(0).says("go on with the built-in one");
     });
 }
