@@ -74,6 +74,17 @@ fn refused(name: &OsStr, parsed: &Parsed) -> Option<String> {
     hidden.then(|| format!("; it is {}", granting(&interpreter)))
 }
 
+/// The program, or what is to interpret it, that no rule of a profile grants, and the directory or file that would have to be.
+pub fn ungranted(profile: &str, program: &Path) -> Option<(PathBuf, PathBuf)> {
+    let options = vec![("profile", profile.into())];
+    let parsed = Parsed { options, ..Parsed::default() };
+    let policy = request::policy(&request::request(&parsed, Some(program.as_os_str()))).ok()?;
+    let both = [Some(program.to_path_buf()), interpreter(program).filter(|path| path.is_file())];
+    let hidden = both.into_iter().flatten().find(|path| !executable(&policy, path))?;
+    let tree = around(&hidden);
+    Some((hidden, tree))
+}
+
 /// Whether a rule grants it. What one refuses is for `why` to explain.
 fn executable(policy: &Policy, path: &Path) -> bool {
     let decision = decide(policy, &Request::Exec(Subject::on_host(path, &HostFiles)));
@@ -89,9 +100,14 @@ fn interpreter(path: &Path) -> Option<PathBuf> {
     path.is_absolute().then(|| path.to_path_buf())
 }
 
-/// A path that no rule grants, and what would: where it was installed, if that is a directory of its own
-/// (`~/.npm-global/bin`) or a virtual environment, else the file.
+/// A path that no rule grants, and what would.
 fn granting(path: &Path) -> String {
+    format!("{}, which no rule grants: -r {}", shown::path(path), shown::path(&around(path)))
+}
+
+/// What is to be granted for a program: where it was installed, if that is a directory of its own
+/// (`~/.npm-global/bin`) or a virtual environment, else the file.
+fn around(path: &Path) -> PathBuf {
     let tree = path.parent().filter(|above| above.ends_with("bin")).and_then(Path::parent);
     // Nothing that others keep their things in, the home least of all.
     let homes = homes();
@@ -103,6 +119,5 @@ fn granting(path: &Path) -> String {
     };
     let own = |tree: &&Path| tree.components().count() > 2 && !shared(tree);
     let environment = virtual_environment(path);
-    let tree = environment.as_deref().or_else(|| tree.filter(own)).unwrap_or(path);
-    format!("{}, which no rule grants: -r {}", shown::path(path), shown::path(tree))
+    environment.as_deref().or_else(|| tree.filter(own)).unwrap_or(path).to_path_buf()
 }

@@ -215,6 +215,15 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
     if !first.is_some_and(|first| place.is_bin(&first)) {
         let _ = writeln!(said, "put {} first in PATH for it to be found", bin.display());
     }
+    if let Some((hidden, tree)) = crate::advice::ungranted(profile, &found) {
+        let _ = writeln!(
+            said,
+            "note: it does not start so: {} is granted by no rule of {profile}; integrate a profile that extends it, with \
+             [filesystem] read = [\"{}\"]",
+            shown::path(&hidden),
+            shown::path(&tree)
+        );
+    }
     Ok(said)
 }
 

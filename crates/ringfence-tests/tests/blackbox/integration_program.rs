@@ -269,3 +269,17 @@ fn entries_further_down_are_entries() {
     integrate(place, &["program", "--remove"]).ends(0);
     assert_eq!(all(&place.at("home")), before);
 }
+
+/// The script would be there, and what it starts would not start.
+#[test]
+fn a_program_that_the_profile_does_not_grant_is_told() {
+    let (place, path) = &place_with_program();
+    let named = |profile: &str| {
+        integrate(place, &[profile, "--program", path.to_str().unwrap()]).ends(0).text()
+    };
+    let said = named("default");
+    assert!(said.contains("does not start so") && said.contains("read = ["), "{said}");
+    integrate(place, &["default", "--remove"]).ends(0);
+    let said = named("own");
+    assert!(!said.contains("does not start"), "{said}");
+}
