@@ -130,7 +130,10 @@ impl Base {
 /// What was said of the policy beside profiles, as words for a command line.
 fn given(parsed: &Parsed) -> String {
     let of_policy = |name: &str| name != "profile" && POLICY.iter().any(|spec| spec.long == name);
-    let options = parsed.options.iter().filter(|(name, _)| of_policy(name));
+    // A profile that lists calls says itself that it does.
+    let listed = |name: &str, value: &OsString| name == "syscalls" && value == "learned";
+    let options = parsed.options.iter();
+    let options = options.filter(|(name, value)| of_policy(name) && !listed(name, value));
     options
         .map(|(name, value)| match value.is_empty() {
             true => format!("--{name} "),

@@ -44,6 +44,7 @@ const SHELL: [&str; 12] = [
 fn what_is_learnt_is_enough_and_what_is_not_listed_is_refused() {
     everybody(Tier::Namespace, |place| {
         let learnt = learn(place, &["--syscalls", "learned", "-o", "l.toml"], LISTING);
+        assert!(!learnt.err.contains("--syscalls"), "{}", learnt.err);
         learnt.ends(0).prints("done").says("rules proposed");
         let text = fs::read_to_string(place.project("l.toml")).unwrap();
         assert!(text.contains("mode = \"learned\"") && text.contains("\"openat\", # "), "{text}");
