@@ -282,9 +282,13 @@ fn a_worktree_that_was_there_is_removed_and_led_nowhere_else() {
                 "git worktree add -q in && git worktree add -q stays && git worktree add -q ../out",
             )
             .ends(0);
-        let text = |name: &str| place.text(&format!("home/project/.git/worktrees/{name}"));
+        let text = |name: &str| {
+            let file = place.project(format!(".git/worktrees/{name}"));
+            fs::read_to_string(&file).unwrap_or_else(|why| format!("{name}: {why}"))
+        };
         let names = ["stays/commondir", "out/commondir", "out/gitdir"];
         let before = names.map(text);
+        assert_eq!(before[0], "../..\n", "the control");
         place.clock_moves_on();
         place
             .sh(
