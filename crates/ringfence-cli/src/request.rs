@@ -102,6 +102,9 @@ pub fn policy(request: &Request) -> Result<Policy, Fault> {
 /// # Errors
 /// As [`policy`].
 pub fn policy_from(request: &Request, inputs: &Inputs) -> Result<Policy, Fault> {
+    if let Some(file) = request.workdir.as_deref().filter(|path| path.is_file()) {
+        return Err(Fault::usage(format!("--workdir {}: it is no directory", file.display())));
+    }
     let mut request = request.clone();
     let mut warning = None;
     request.elsewhere = trust::accepted(inputs);

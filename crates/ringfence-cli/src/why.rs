@@ -337,6 +337,9 @@ fn question(words: &[OsString], policy: &Policy, inside: bool) -> Result<Request
     let (verb, operands) = words.split_first().ok_or_else(usage)?;
     let verb = verb.to_str().ok_or_else(usage)?;
     match (verb, operands) {
+        ("read" | "write" | "exec" | "socket", [path]) if path.is_empty() => Err(Fault::usage(
+            format!("{verb}: the path is empty; write `.` for the directory of the run"),
+        )),
         ("read", [path]) => Ok(Request::Read(subject(path, workdir))),
         ("write", [path]) => Ok(Request::Write(subject(path, workdir))),
         ("exec", [path]) => Ok(Request::Exec(program(path, policy, inside))),
@@ -382,6 +385,10 @@ fn program(name: &OsStr, policy: &Policy, inside: bool) -> Subject {
 fn connect(target: &OsStr) -> Result<Request, Fault> {
     let text = target.to_string_lossy();
     let bad = |why: String| Fault::usage(format!("connect {text}: {why}"));
+    if text.contains("://") {
+        // It says what to leave out; its colon is no port's.
+        text.parse::<Host>().map_err(|error| bad(error.to_string()))?;
+    }
     let with_port =
         text.rsplit_once(':').filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
     // Without one, the usual is asked about.

@@ -164,7 +164,7 @@ fn protection(policy: &Policy, path: &Path, missing: bool) -> Option<Verdict> {
     };
     if let Some(rule) = best(policy, Access::Protect, path) {
         let undo = match rule.source.origin == "built in" {
-            true => lift(&rule.path, missing, rule.guarded),
+            true => lift(&rule.path, missing, judged(rule.guarded)),
             false => undo(rule, "protect"),
         };
         let explanation = format!("{shown} is protected{}", reason(rule));
@@ -194,7 +194,7 @@ fn protection(policy: &Policy, path: &Path, missing: bool) -> Option<Verdict> {
             None => explanation,
         };
         let verdict = Verdict::new(false, "protect", explanation).rule(&guard::built_in());
-        let remedy = lift(&guarded, missing, name.guarded);
+        let remedy = lift(&guarded, missing, judged(name.guarded));
         return Some(new_ones(verdict, judged(name.guarded)).remedy(remedy));
     }
     None

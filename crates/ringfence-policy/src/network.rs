@@ -312,7 +312,8 @@ fn secret_file(
     }
     let real = resolver.real(&anchored.path).map_err(|error| PolicyError::value(source, error))?;
     if !real.exists {
-        return Err(PolicyError::Missing { rule: source.clone(), path: anchored.path });
+        let path = anchored.path.display();
+        return Err(PolicyError::value(source, format!("{path} does not exist")));
     }
     // A link that the program could have left would choose which file is sent.
     not_planted(&real, source, paths)?;

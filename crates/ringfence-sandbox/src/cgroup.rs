@@ -155,7 +155,11 @@ impl Groups {
                 + count(path, "memory.oom_control", "oom_kill ");
             if killed > 0 {
                 let what = "the memory limit was reached (--memory)";
-                hit.push(format!("{what}: the kernel ended {killed} processes"));
+                let killed = match killed {
+                    1 => "1 process".to_owned(),
+                    _ => format!("{killed} processes"),
+                };
+                hit.push(format!("{what}: the kernel ended {killed}"));
             }
             if count(path, "pids.events", "max ") > 0 {
                 hit.push("the process limit was reached (--pids)".to_owned());

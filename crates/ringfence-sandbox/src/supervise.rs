@@ -162,8 +162,13 @@ pub(crate) fn until_end<'g>(
     trace: &Trace,
     duties: &Duties<'g>,
 ) -> Result<Outcome, LaunchError> {
-    let signals = sys::signal::descriptor(handled_signals())
-        .map_err(|errno| LaunchError::call("signalfd", errno, "raise the limit of open files"))?;
+    let signals = sys::signal::descriptor(handled_signals()).map_err(|errno| {
+        LaunchError::call(
+            "signalfd",
+            errno,
+            "raise the limit of open files (--open-files, ulimit -n)",
+        )
+    })?;
     trace.mark("watching");
     let (heard, job) = (std::mem::take(&mut child.heard), child.job.take());
     let mut idle = Some(Instant::now() + IDLE);

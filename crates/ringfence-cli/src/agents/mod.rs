@@ -123,6 +123,11 @@ pub fn hooks(arguments: Vec<OsString>) -> Result<u8, Fault> {
         crate::generate::print(HELP.as_bytes())?;
         return Ok(if verb.is_empty() { 125 } else { 0 });
     }
+    let unknown =
+        || Fault::usage(format!("unknown: hooks {verb}; there are print, install and uninstall"));
+    if !["print", "install", "uninstall", "answer", "shell"].contains(&verb.as_str()) {
+        return Err(unknown());
+    }
     let (hooks, rest) = parsed(words)?;
     if verb != "shell" && !rest.is_empty() {
         return Err(Fault::usage("one `--` is enough: options of run come after it"));
@@ -133,9 +138,7 @@ pub fn hooks(arguments: Vec<OsString>) -> Result<u8, Fault> {
         "uninstall" => install::uninstall(&hooks.iter().map(|hook| hook.agent).collect::<Vec<_>>()),
         "answer" => answer::answer(one(&hooks)?),
         "shell" => shell::shell(one(&hooks)?, &rest),
-        _ => Err(Fault::usage(format!(
-            "unknown: hooks {verb}; there are print, install and uninstall"
-        ))),
+        _ => Err(unknown()),
     }
 }
 

@@ -112,7 +112,7 @@ impl Place<'_> {
         let mut all = all.filter(|above| !self.is_bin(above)).map(|above| above.join(name));
         let why = || {
             format!(
-                "{name} is in no directory of PATH, or cannot be executed there; name it with --program"
+                "{name} is in no directory of PATH, or cannot be executed there; say where it is: --program PATH"
             )
         };
         all.find(|path| runs(path) && !(made && are_one(path, &own)))

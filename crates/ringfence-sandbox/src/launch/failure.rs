@@ -129,7 +129,7 @@ fn build(note: &Note, errno: Errno) -> LaunchError {
             "; user.max_net_namespaces is reached (sysctl)"
         }
         Errno::ENOSPC => "; fs.mount-max or the disk is exhausted",
-        Errno::EMFILE => "; raise the limit of open files",
+        Errno::EMFILE => "; raise the limit of open files (--open-files, ulimit -n)",
         _ => "",
     };
     if let (super::skeleton::SHOW, Some(path)) = (note.what, &note.path) {

@@ -209,8 +209,13 @@ fn run_under_our_umask(
     let skeletons = skeleton::prepare(plan, inputs)?;
     let groups = crate::cgroup::Groups::make(&plan.limits, &order.session_name())?;
     let private = crate::state::private_path(plan, &order.session_name());
-    let (ours, theirs) = sys::fd::socket_pair()
-        .map_err(|errno| LaunchError::call("socketpair", errno, "raise the limit of open files"))?;
+    let (ours, theirs) = sys::fd::socket_pair().map_err(|errno| {
+        LaunchError::call(
+            "socketpair",
+            errno,
+            "raise the limit of open files (--open-files, ulimit -n)",
+        )
+    })?;
     let caller = caller_environment();
     let environment =
         environment::environment(plan, &caller, crate::state::private_template(plan).as_deref());
@@ -354,7 +359,11 @@ fn clone_error(plan: &Plan, errno: Errno) -> LaunchError {
             Tier::Namespace,
             Errno::EPERM | Errno::ENOSPC | Errno::ENOSYS | Errno::EINVAL | Errno::EUSERS,
         ) => LaunchError::NoNamespaces(probe::reason(errno)),
-        (_, Errno::EMFILE) => LaunchError::call("clone3", errno, "raise the limit of open files"),
+        (_, Errno::EMFILE) => LaunchError::call(
+            "clone3",
+            errno,
+            "raise the limit of open files (--open-files, ulimit -n)",
+        ),
         _ => LaunchError::call(
             "clone3",
             errno,

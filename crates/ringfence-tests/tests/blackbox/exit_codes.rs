@@ -67,6 +67,28 @@ fn what_is_not_found_is_127() {
     });
 }
 
+/// What is wrong is said of what was given, with what would be right.
+#[test]
+fn words_that_mean_nothing_are_refused_with_what_would_be_right() {
+    let place = ringfence_tests::Place::new(ringfence_tests::Person::Ordinary, Tier::Namespace);
+    let file = place.file("home/project/f", "").display().to_string();
+    let said: [(&[&str], &str); 7] = [
+        (&["why", "--", "write", ""], "the path is empty; write `.`"),
+        (&["why", "--", "connect", "https://x.example/"], "leave out the scheme"),
+        (&["hooks", "foo"], "unknown: hooks foo"),
+        (&["integrate", "vim", "--program", "no-such"], "say where it is: --program PATH"),
+        (&["run", "--workdir", &file, "--", "true"], "it is no directory"),
+        (&["run", "--open-files", "8", "--", "true"], "(--open-files, ulimit -n)"),
+        (&["run", "--inject", "x.example X={file:/nope}", "--", "true"], "/nope does not exist"),
+    ];
+    for (words, why) in said {
+        let refused = place.ringfence(words);
+        refused.ends(125).says(why);
+        assert!(!refused.err.contains("may be missing"), "{}", refused.err);
+    }
+    place.ringfence(["why", "--", "connect", "x.example:443"]).ends(1);
+}
+
 #[test]
 fn a_text_without_an_interpreter_line_is_the_shells() {
     everywhere(|place| {

@@ -138,7 +138,9 @@ fn why_says_so() {
         let mut words = vec!["why", "--tier", place.tier_name()];
         words.extend(FEATURE);
         words.extend(["--", "write", ".git/config"]);
-        place.ringfence(words).ends(0).prints("what makes git run something is what it was");
+        let told = place.ringfence(words).ends(0).text();
+        assert!(told.contains("what makes git run something is what it was"), "{told}");
+        assert!(!told.contains("--feature"), "it is given: {told}");
     });
 }
 
