@@ -22,6 +22,7 @@ pub mod error;
 pub mod files;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod git_everywhere;
 mod git_files;
 mod git_user;
 pub mod git_variables;

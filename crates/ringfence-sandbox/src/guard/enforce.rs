@@ -93,6 +93,7 @@ impl Guarding {
             crowd: crowd::Crowd::default(),
             asides: aside::Asides::default(),
             led_to: BTreeSet::new(),
+            everywhere: None,
         }
     }
 

@@ -7,16 +7,17 @@
 
 use super::{Directory, Work, changed, expand, locked};
 use ringfence_policy::files::is_program;
+use ringfence_policy::git_everywhere::everywhere;
 use ringfence_policy::gitconfig::last_path;
 use ringfence_policy::gitnamed::Reader;
 use ringfence_policy::gitread::{NotKnown, Pass, Said, read_for};
 use ringfence_policy::path::normal;
 use ringfence_policy::{Guarded, HostFiles, Resolver, home_of, shown};
 use ringfence_sys as sys;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::{env, fs};
 use sys::Errno;
 
 /// Entries that are gone through where a configuration could name any of them.
@@ -37,6 +38,22 @@ pub(super) fn repository(work: &mut Work<'_>, worktree: &Path, git: &Path) {
     let own = own.and_then(|text| last_path(text, "core", "worktree"));
     let worktree = own.map_or(worktree.to_owned(), |own| normal(&git.join(own)));
     configured(work, &worktree, files);
+    users(work, &worktree);
+}
+
+/// Judges what the user's own configuration names in each of his repositories.
+fn users(work: &mut Work<'_>, worktree: &Path) {
+    let pass = Rc::clone(&work.pass);
+    let all = work.everywhere.get_or_insert_with(|| {
+        let home = sys::identity::home();
+        let found = home.map(|home| everywhere(&home, &|name| env::var_os(name), &reader(&pass)));
+        found.unwrap_or_default().into()
+    });
+    for one in &*Rc::clone(all) {
+        let at = fs::metadata(&one.by).map_or(i128::MIN, |data| changed(&data));
+        let by = By { around: worktree, at, whole: false };
+        look(work, &worktree.join(&one.path), one.guarded, by);
+    }
 }
 
 /// The same for a directory whose `.git` is a file, which has been judged.
@@ -46,7 +63,8 @@ pub(super) fn worktree(work: &mut Work<'_>, worktree: &Path) {
         match reader(&pass).of_worktree(worktree) {
             Ok(Some((common, private))) => {
                 let files = vec![common.join("config"), private.join("config.worktree")];
-                return configured(work, worktree, files);
+                configured(work, worktree, files);
+                return users(work, worktree);
             }
             Ok(None) => return,
             Err(unknown) if goes(work, &unknown, worktree) => {}

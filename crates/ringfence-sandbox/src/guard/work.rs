@@ -10,6 +10,7 @@ use super::saved::replace;
 use super::stays::leads_straight;
 use super::{Guarding, Said, Saved, changed, locked, named, quarantine};
 use crate::plan::{Found, GuardStep, GuardedTree};
+use ringfence_policy::git_everywhere::Everywhere;
 use ringfence_policy::gitread::Pass;
 use ringfence_policy::path::normal;
 use ringfence_policy::protect::{git_bare_worktree, git_file_target, git_link_allowed};
@@ -54,6 +55,8 @@ pub(super) struct Work<'a> {
     pub asides: Asides,
     /// Directories of git that `.git` files led to, and that were looked at for that.
     pub led_to: BTreeSet<PathBuf>,
+    /// What the user's own configuration of git names in each repository, once that was asked.
+    pub everywhere: Option<Rc<[Everywhere]>>,
 }
 
 /// A directory opened without following links, through which names in it are reached.

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::snapshot::beneath::{self, shown, split};
 use crate::snapshot::entry::Kind;
 use ringfence_policy::Guarded;
+use ringfence_policy::git_everywhere::Everywhere;
 use ringfence_policy::gitconfig::{Executes, Unread, executes_in};
 use ringfence_policy::gitread::{MOST, MOST_STATE, Pass, Said, Unknown};
 use ringfence_policy::gitstate::{self, Content};
@@ -22,7 +23,7 @@ use ringfence_policy::protect::{
     git_bare_worktree, git_common_allowed, git_file_target, git_link_allowed,
 };
 use rustix::fd::BorrowedFd;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::io::Read;
@@ -85,6 +86,8 @@ pub(crate) struct Judge<'a> {
     /// What may yet be read of git's configuration, and bytes of what git keeps for itself.
     pass: Pass,
     state: Cell<u64>,
+    /// What the user's own configuration of git names in each repository.
+    everywhere: OnceCell<Vec<Everywhere>>,
 }
 
 /// What is to be done with an item, by what it is.
@@ -123,7 +126,8 @@ impl<'a> Judge<'a> {
     ) -> Judge<'a> {
         let known = items.iter().enumerate().map(|(number, item)| (item.path, number)).collect();
         let (pass, state) = (Pass::default(), Cell::new(MOST_STATE));
-        Judge { root, host, names, items, source, known, pass, state }
+        let everywhere = OnceCell::new();
+        Judge { root, host, names, items, source, known, pass, state, everywhere }
     }
 
     /// Says of each item that is not held yet whether it is.

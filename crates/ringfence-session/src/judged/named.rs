@@ -7,6 +7,7 @@ use super::{Held, Judge, above};
 use crate::snapshot::beneath::{self, shown};
 use crate::snapshot::entry::Kind;
 use ringfence_policy::files::is_program;
+use ringfence_policy::git_everywhere::{Everywhere, everywhere};
 use ringfence_policy::gitnamed::Reader;
 use ringfence_policy::gitread::{NotKnown, Pass, Said, read_for};
 use ringfence_policy::guard::Standing;
@@ -124,6 +125,13 @@ fn named_in(judge: &Judge<'_>, directory: &[u8]) -> Vec<Named> {
     if let Err(unknown) = known {
         all.push(anything(judge, &unknown));
     }
+    if git.symlink_metadata().is_ok() {
+        for one in users(judge) {
+            let (path, by) = (at.join(&one.path), format!("{}", one.by.display()));
+            all.extend(led_to(&path, one.guarded, &by));
+            all.push((path, one.guarded, by));
+        }
+    }
     let hooks = hooks.iter().flat_map(|directory| links(directory));
     for link in hooks.chain(named_links(judge, &at)) {
         if link.is_file() {
@@ -133,6 +141,15 @@ fn named_in(judge: &Judge<'_>, directory: &[u8]) -> Vec<Named> {
     all.extend(behind_links(judge, &at, false));
     all.extend(linked_directories(judge, &at));
     all
+}
+
+/// What the user's own configuration names in each repository.
+fn users<'j>(judge: &'j Judge<'_>) -> &'j [Everywhere] {
+    judge.everywhere.get_or_init(|| {
+        let found = home("")
+            .map(|home| everywhere(&home, &|name| std::env::var_os(name), &reader(&judge.pass)));
+        found.unwrap_or_default()
+    })
 }
 
 /// Directories that links at protected names lead to: all that is in one has that name.

@@ -176,3 +176,36 @@ fn what_the_repository_of_a_worktree_leads_to_is_not_changed() {
         }
     });
 }
+
+/// The user's own configuration counts in repositories further down too.
+#[test]
+fn what_the_users_configuration_names_in_each_repository_does_not_stay() {
+    everywhere(|place| {
+        place.shell("mkdir -p sub/.git/objects sub/.git/refs sub/ci/hooks plain/ci/hooks").ends(0);
+        place.file("home/project/sub/.git/HEAD", "ref: refs/heads/m\n");
+        place.file("home/project/sub/.git/config", "[core]\n\tbare = false\n");
+        let files = ["ci/hooks/pre-commit", "tools/fsm"];
+        let changed = |options: &[&str]| {
+            for at in ["sub", "plain"] {
+                place.file(format!("home/project/{at}/tools/fsm"), "host\n");
+            }
+            place.clock_moves_on();
+            let act = "for d in sub plain; do echo EVIL > $d/ci/hooks/pre-commit; echo EVIL > $d/tools/fsm; done";
+            let run = place.sh(options, act);
+            let evil = |at: &str, file: &str| {
+                let text = fs::read_to_string(place.project(at).join(file));
+                text.is_ok_and(|text| text.contains("EVIL"))
+            };
+            // The control: what is in no repository is called as it likes.
+            assert!(files.iter().all(|file| evil("plain", file)), "{}", run.err);
+            files.map(|file| evil("sub", file))
+        };
+        assert_eq!(changed(&[]), [true, true], "the control");
+        place.shell("rm */ci/hooks/pre-commit").ends(0);
+        let own = "[core]\n\thooksPath = ci/hooks\n\tfsmonitor = ./tools/fsm\n";
+        place.file("home/.gitconfig", own);
+        for options in ways(place) {
+            assert_eq!(changed(options), [false, false], "{options:?}");
+        }
+    });
+}
