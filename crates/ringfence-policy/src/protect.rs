@@ -25,7 +25,7 @@
 //! What names cannot cover: a bare repository (`HEAD`, `config`, `objects`, `refs` in an
 //! ordinary directory) made inside. Set `safe.bareRepository = explicit` against it.
 
-pub use crate::protect_home::{HOME, LINKED_IN};
+pub use crate::protect_home::{HOME, LINKED_IN, is_of_programs};
 pub use crate::protect_names::NAMES;
 
 use crate::policy::Guarded;

@@ -360,47 +360,59 @@ pub const HOME: &[(&str, &str)] = &[
     (".copilot/permissions-config.json", "Copilot runs what it allows without asking"),
 ];
 
-/// Where managers of dotfiles put links to single files: what these lead to is protected as well, where that is writable.
-/// Directories of programs are none of these: what a link in `~/.local/bin` leads to is a project's program,
-/// which its user runs on purpose.
+/// Whether a directory of [`HOME`] is one of programs, by its name or by why it is listed: what a link in `~/.local/bin`
+/// leads to is a project's program, which its user runs on purpose.
+pub fn is_of_programs(name: &str, reason: &str) -> bool {
+    let says = ["shells find", "find programs", "programs found", "runs programs from"];
+    name.ends_with("/bin") || says.iter().any(|part| reason.contains(part))
+}
+
+/// Where managers of dotfiles put links to single files, beside the directories that the list holds whole: what these
+/// lead to is protected as well, where that is writable.
 pub const LINKED_IN: &[&str] = &[
-    ".bashrc.d",
-    ".zsh",
-    ".config/zsh",
-    ".config/fish/config.fish",
     ".config/fish/conf.d",
     ".config/fish/functions",
     ".config/fish/completions",
-    ".config/autostart",
-    ".config/environment.d",
     ".config/systemd/user",
     ".local/share/applications",
-    ".config/nvim",
-    ".config/nvim/init.lua",
-    ".config/nvim/init.vim",
     ".config/nvim/lua",
     ".config/nvim/plugin",
-    ".vim/vimrc",
     ".vim/autoload",
     ".vim/ftplugin",
     ".vim/plugin",
-    ".emacs.d/init.el",
-    ".emacs.d/early-init.el",
-    ".config/emacs/init.el",
-    ".config/git/config",
-    ".config/git/attributes",
-    ".config/hypr",
-    ".config/i3",
-    ".config/kitty",
-    ".config/sway",
-    ".config/tmux",
+    ".config/mpv/scripts",
+    ".config/Code/User",
+    ".config/Code - Insiders/User",
+    ".config/VSCodium/User",
+    ".config/Cursor/User",
+    ".config/Windsurf/User",
+    ".config/sublime-text/Packages/User",
+    ".oh-my-zsh/custom",
+    ".ipython/profile_default",
+    ".ipython/profile_default/startup",
+    ".docker/cli-plugins",
+    ".task/hooks",
     ".ssh/config",
-    ".gnupg/gpg.conf",
-    ".gnupg/gpg-agent.conf",
     ".claude/agents",
     ".claude/commands",
     ".claude/hooks",
-    ".claude/rules",
-    ".codex/prompts",
-    ".codex/rules",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_of_programs_are_told_from_those_of_settings() {
+        let of = |wanted: &str| {
+            let (name, reason) = HOME.iter().find(|(name, _)| *name == wanted).expect(wanted);
+            is_of_programs(name, reason)
+        };
+        for name in ["bin", ".local/bin", ".cargo/bin", ".nvm", ".npm-global", ".claude/local"] {
+            assert!(of(name), "{name}");
+        }
+        for name in [".config/gdb", ".oh-my-zsh", ".zsh", ".docker", ".config/Code", ".vim"] {
+            assert!(!of(name), "{name}");
+        }
+    }
+}

@@ -162,6 +162,14 @@ pub(crate) fn seen(path: &Path) -> io::Result<Kind> {
     })
 }
 
+/// The symbolic links of a directory, where it has at most so many names.
+pub(crate) fn links_among(path: &Path, most: usize) -> Option<BTreeSet<OsString>> {
+    let entries: Vec<_> = path.read_dir().ok()?.take(most + 1).flatten().collect();
+    let is = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_symlink());
+    let few = entries.len() <= most;
+    few.then(|| entries.iter().filter(|entry| is(entry)).map(|entry| entry.file_name()).collect())
+}
+
 /// Those of the names that are wanted.
 fn wanted_of(names: Vec<OsString>, wanted: &[&str]) -> BTreeSet<OsString> {
     let (patterns, mut plain): (Vec<&str>, Vec<&str>) =

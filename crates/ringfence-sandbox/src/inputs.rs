@@ -42,6 +42,15 @@ pub enum Found {
     Listed([u64; 5], Rc<Names>),
     /// A directory with more names than are looked through: as in `Listed`, or by counting them.
     Crowded([u64; 5]),
+    /// A directory with just these symbolic links among few names: as in `Listed`.
+    Links([u64; 5], Rc<BTreeSet<OsString>>),
+}
+
+impl Found {
+    /// Whether it is about what is in a directory, of which that one's stamp says nothing.
+    pub fn is_within(&self) -> bool {
+        matches!(self, Found::Same(_) | Found::Listed(..) | Found::Crowded(_) | Found::Links(..))
+    }
 }
 
 /// Names that were looked for in a directory.
@@ -226,8 +235,7 @@ impl Inputs {
     /// Keeps the finding that says most.
     fn add(&self, path: &Path, found: Found) {
         // A directory's stamp says nothing of names within those that are in it.
-        let within = matches!(found, Found::Same(_) | Found::Listed(..) | Found::Crowded(_));
-        if !within && self.is_held(path) {
+        if !found.is_within() && self.is_held(path) {
             return;
         }
         let mut paths = self.paths.borrow_mut();
@@ -248,10 +256,18 @@ impl Inputs {
         let weak = |found: &Found| match found {
             Found::Plain => 0,
             Found::Directory | Found::File => 1,
-            Found::Listed(..) | Found::Crowded(_) => 2,
+            Found::Listed(..) | Found::Crowded(_) | Found::Links(..) => 2,
             _ => 3,
         };
+        let known_links = matches!(paths.get(path.as_os_str()), Some(Found::Links(..)));
         match paths.get(path.as_os_str()) {
+            // Of other names than the links of one directory.
+            Some(
+                Found::Listed(identity, _) | Found::Crowded(identity) | Found::Links(identity, _),
+            ) if weak(&found) == 2 && matches!(found, Found::Links(..)) != known_links => {
+                let same = Found::Same(*identity);
+                paths.insert(path.into(), same);
+            }
             Some(known) if weak(known) >= weak(&found) => {
                 // What was absent and is there now, or the reverse: it changed meanwhile.
                 let there = |found: &Found| !matches!(found, Found::Absent | Found::Hidden);
@@ -276,14 +292,16 @@ impl Inputs {
             _ => false,
         };
         let needed = paths.iter().filter(|(path, found)| {
-            matches!(found, Found::Same(_) | Found::Listed(..) | Found::Crowded(_))
-                || !Path::new(path).parent().is_some_and(held)
+            found.is_within() || !Path::new(path).parent().is_some_and(held)
         });
         let sure = |found: &Found| match found {
             Found::Listed(identity, names) if !settled(identity) => {
                 Found::Listed([0; 5], names.clone())
             }
             Found::Crowded(identity) if !settled(identity) => Found::Crowded([0; 5]),
+            Found::Links(identity, names) if !settled(identity) => {
+                Found::Links([0; 5], names.clone())
+            }
             found => found.clone(),
         };
         needed.map(|(path, found)| (path.into(), sure(found))).collect()
@@ -332,8 +350,15 @@ impl PathFacts for Inputs {
     }
 
     fn links(&self, path: &Path, most: usize) -> Vec<OsString> {
-        self.content(path);
-        HostPaths.links(path, most)
+        let before = self.directory(path).and_then(|real| Some((identity(&real)?, real)));
+        let few = facts::links_among(path, ringfence_start::listing::MOST);
+        let (Some(links), Some(((identity, false), real))) = (few, before) else {
+            self.content(path);
+            return HostPaths.links(path, most);
+        };
+        let links = Rc::new(links);
+        self.add(&real, Found::Links(identity, Rc::clone(&links)));
+        links.iter().take(most).cloned().collect()
     }
 
     fn among(&self, path: &Path, wanted: &[&str], most: usize) -> Option<BTreeSet<OsString>> {

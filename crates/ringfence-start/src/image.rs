@@ -259,6 +259,8 @@ pub mod stamp_kind {
     pub const CROWDED: u32 = 12;
     /// What is at the path cannot be looked at.
     pub const HIDDEN: u32 = 13;
+    /// This very directory, unchanged; or one that has just the symbolic links of a list (`text`).
+    pub const LINKS: u32 = 14;
 }
 
 /// A checksum, eight bytes at a time: against torn and rotten files, not against forgers (the

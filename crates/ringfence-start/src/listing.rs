@@ -5,7 +5,7 @@
 
 use crate::bytes::{equal, string};
 use crate::call::sys;
-use crate::entries::ends_with;
+use crate::entries::{LINK, UNKNOWN, ends_with};
 use crate::flags;
 use crate::image::Image;
 use crate::stamp::AT_FDCWD;
@@ -49,6 +49,27 @@ pub fn holds(image: &Image, directory: *const u8, list: u32) -> Option<bool> {
     // SAFETY: ours.
     let _ = unsafe { sys!(close, opened) };
     held
+}
+
+/// Whether the symbolic links of the directory are those of the list, and its names at most [`MOST`].
+pub fn holds_links(image: &Image, directory: *const u8, list: u32) -> Option<bool> {
+    // SAFETY: the path is a string of the image.
+    let opened = unsafe { sys!(openat, AT_FDCWD, directory, FLAGS, 0) };
+    let Ok(opened) = opened else { return Some(false) };
+    let (mut names, mut found, mut as_wanted) = (0, 0, true);
+    let whole = crate::entries::each(opened, |name, kind| {
+        names += 1;
+        match kind {
+            LINK if judge(image, name, list) == Some(THERE) => found += 1,
+            LINK | UNKNOWN => as_wanted = false,
+            _ => {}
+        }
+        as_wanted = as_wanted && names <= MOST;
+        as_wanted
+    });
+    // SAFETY: ours.
+    let _ = unsafe { sys!(close, opened) };
+    Some(whole.is_some() && as_wanted && found == wanted(image, list)?)
 }
 
 fn read(image: &Image, directory: usize, list: u32) -> Option<bool> {

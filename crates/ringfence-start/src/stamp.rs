@@ -237,6 +237,10 @@ fn holds(image: &Image, stamp: &Stamp, caller: &Caller, command: usize) -> Optio
             look(&mut looked, -100, name, 0).is_ok_and(|stat| same(stat, &stamp.identity))
                 || crate::listing::holds(image, name, stamp.text)?
         }
+        stamp_kind::LINKS => {
+            look(&mut looked, -100, name, 0).is_ok_and(|stat| same(stat, &stamp.identity))
+                || crate::listing::holds_links(image, name, stamp.text)?
+        }
         stamp_kind::CROWDED => {
             look(&mut looked, -100, name, 0).is_ok_and(|stat| same(stat, &stamp.identity))
                 || crate::listing::is_crowded(name)

@@ -121,6 +121,13 @@ fn stamp(script: &mut Script, path: &Path, found: Found) -> Stamp {
             stamp.identity = identity;
             stamp_kind::CROWDED
         }
+        Found::Links(identity, names) => {
+            stamp.identity = identity;
+            let one = |name: &OsString| [&[listing::THERE], name.as_bytes(), b"\0"].concat();
+            let list: Vec<u8> = names.iter().flat_map(one).chain([0]).collect();
+            stamp.text = script.constant(&list);
+            stamp_kind::LINKS
+        }
     };
     stamp
 }

@@ -24,11 +24,9 @@ pub(super) fn groups(inputs: &Inputs, needed: Entries, grain: u64) -> Vec<Group>
     let mut by_directory: BTreeMap<OsString, Entries> = BTreeMap::new();
     let mut rest = Vec::new();
     for (path, found) in needed {
-        match (path.parent().map(OsString::from), &found) {
-            (Some(_), Found::Same(_) | Found::Listed(..) | Found::Crowded(_)) | (None, _) => {
-                rest.push((path, found));
-            }
-            (Some(directory), _) => by_directory.entry(directory).or_default().push((path, found)),
+        match path.parent().map(OsString::from).filter(|_| !found.is_within()) {
+            None => rest.push((path, found)),
+            Some(directory) => by_directory.entry(directory).or_default().push((path, found)),
         }
     }
     let mut groups: Vec<Group> = Vec::new();

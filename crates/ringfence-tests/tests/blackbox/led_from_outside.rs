@@ -192,3 +192,45 @@ fn hooks_are_written_where_their_directory_is_granted_exactly() {
         }
     });
 }
+
+/// In directories of the home that the list holds whole: no name of it says these.
+#[test]
+fn what_single_links_in_directories_of_the_home_lead_to_is_not_changed() {
+    const LINKED: [&str; 9] = [
+        ".config/gdb/gdbinit",
+        ".config/direnv/direnvrc",
+        ".config/Code/User/settings.json",
+        ".config/zed/settings.json",
+        ".config/nushell/config.nu",
+        ".oh-my-zsh/custom/a.zsh",
+        ".ipython/profile_default/startup/a.py",
+        ".docker/cli-plugins/docker-x",
+        ".vim/ftplugin/a.vim",
+    ];
+    const FREE: [&str; 4] =
+        [".local/bin/tool", ".cargo/bin/tool", "code/other/link", ".config/unheard-of/rc"];
+    everywhere(|place| {
+        let of = |name: &str| name.replace('/', "-").trim_start_matches('.').to_owned();
+        for name in LINKED.iter().chain(&FREE) {
+            place.file(format!("home/project/dot/{}", of(name)), "host's\n");
+            place.link(format!("home/{name}"), place.project(format!("dot/{}", of(name))));
+        }
+        place.link("home/.config/gdb/absent", place.project("dot/absent"));
+        let files: Vec<String> =
+            LINKED.iter().chain(&FREE).map(|name| format!("dot/{}", of(name))).collect();
+        let files: Vec<&str> = files.iter().map(String::as_str).chain(["dot/absent"]).collect();
+        let free: Vec<String> = FREE.iter().map(|name| format!("dot/{}", of(name))).collect();
+        assert_eq!(changed(place, &[], &files), free);
+        // A link that is made after a plan was kept counts as well, also where other names were looked for.
+        for directory in [".config/gdb", ".config/Code", ".vim"] {
+            place.file("home/project/dot/late", "host's\n");
+            assert_eq!(changed(place, &[], &["dot/late"]), ["dot/late"], "{directory}");
+            place.file(format!("home/{directory}/ordinary"), "");
+            assert_eq!(changed(place, &[], &["dot/late"]), ["dot/late"], "{directory}");
+            let link = place.link(format!("home/{directory}/late"), place.project("dot/late"));
+            place.file("home/project/dot/late", "host's\n");
+            assert_eq!(changed(place, &[], &["dot/late"]), [""; 0], "{directory}");
+            fs::remove_file(link).unwrap();
+        }
+    });
+}

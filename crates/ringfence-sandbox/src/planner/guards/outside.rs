@@ -7,13 +7,13 @@ use crate::facts::Kind;
 use crate::planner::links;
 use crate::planner::named::{self, Repository};
 use ringfence_policy::gitnamed::Base;
-use ringfence_policy::protect::{HOME, JUDGED, LINKED_IN, NAMES};
+use ringfence_policy::protect::{HOME, JUDGED, LINKED_IN, NAMES, is_of_programs};
 use ringfence_policy::{Guarded, git_variables};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-/// What is left of a protected name below some directory, how it is guarded, and the whole name; whether it is one of
-/// [`LINKED_IN`], which are parts of other names.
+/// What is left of a protected name below some directory, how it is guarded, and the whole name; whether the links count that
+/// are there ([`LINKED_IN`], and what the list holds whole), not the name itself.
 type Below<'a> = (&'a str, Guarded, &'a str, bool);
 
 /// What a name that ends with a pattern stands for, as far as tools have settings so: a directory of the home changes all
@@ -82,6 +82,12 @@ impl Wanted<'_, '_> {
     fn of_home(&mut self, home: &Path) {
         let judged = JUDGED.iter().map(|(name, guarded, _)| (*name, *guarded));
         let listed = HOME.iter().map(|(name, _)| (*name, Guarded::Plain));
+        // In what the list holds whole managers of dotfiles link files one by one.
+        let whole = HOME.iter().filter(|(name, reason)| !is_of_programs(name, reason));
+        let whole = whole.map(|(name, _)| *name).filter(|name| !name.starts_with(".local/"));
+        let settings = NAMES.iter().map(|entry| entry.name);
+        let settings = settings.filter(|name| name.starts_with(".config/") && !name.contains('*'));
+        let whole = whole.chain(settings);
         let named = NAMES.iter().map(|entry| (entry.name, entry.guarded));
         // Patterns in a repository are not for a home's.
         let all = judged
@@ -94,7 +100,8 @@ impl Wanted<'_, '_> {
             })
             .collect();
         let all = all.iter().map(|(as_found, guarded, name)| (&**as_found, *guarded, *name, false));
-        let parts = LINKED_IN.iter().map(|name| (*name, Guarded::Plain, *name, true));
+        let parts = LINKED_IN.iter().copied().chain(whole);
+        let parts = parts.map(|name| (name, Guarded::Plain, name, true));
         self.below(home, all.chain(parts).collect());
     }
 
@@ -165,7 +172,8 @@ impl Wanted<'_, '_> {
             }
         }
         let ends = |(rest, .., part): &&Below<'_>| *part && !rest.contains('/');
-        if let Some((_, _, name, _)) = names.iter().find(ends) {
+        let is_directory = || self.planning.paths.kind(path) == Kind::Directory;
+        if let Some((_, _, name, _)) = names.iter().find(ends).filter(|_| is_directory()) {
             self.links_in(path, name);
         }
         if !deeper.is_empty() {
