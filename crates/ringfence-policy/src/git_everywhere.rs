@@ -67,7 +67,7 @@ mod tests {
             .collect();
         let wanted = [
             ("ci/hooks", Guarded::GitHooks, "/home/ada/.gitconfig"),
-            ("fsm", Guarded::ExistingOnly, "/home/ada/more"),
+            ("fsm", Guarded::Program, "/home/ada/more"),
         ];
         assert_eq!(all, wanted);
     }
