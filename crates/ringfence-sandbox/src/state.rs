@@ -145,13 +145,19 @@ pub(crate) fn make_apart(plan: &Plan) {
 /// else has the parent's name, or a link is there, nothing is touched: the launch was refused.
 pub(crate) fn remove_private(path: &Path) {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return };
-    let Some(directory) = own_directory(parent) else { return };
-    // By the descriptor: who may write beside the parent could put a link in its place meanwhile.
-    let place = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-    remove_all(&place.join(name));
-    remove_dead(&place);
-    // Only the last one out succeeds.
-    let _ = fs::remove_dir(parent);
+    // Where no descriptor is to be had to look into it, it may be empty all the same: the launch came no further.
+    let user = crate::facts::user();
+    let own = parent.symlink_metadata().is_ok_and(|data| data.is_dir() && data.uid() == user);
+    if let Some(directory) = own_directory(parent) {
+        // By the descriptor: who may write beside the parent could put a link in its place meanwhile.
+        let place = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        remove_all(&place.join(name));
+        remove_dead(&place);
+    }
+    if own {
+        // Only the last one out succeeds.
+        let _ = fs::remove_dir(parent);
+    }
 }
 
 /// Opens a directory of the user's own, and no link to one.
