@@ -392,17 +392,17 @@ fn becoming(
 
 const ARCH_SET_FS: u32 = 0x1002;
 
+/// What a thread shares with its process (clone(2)).
+const THREAD: i32 = libc::CLONE_VM
+    | libc::CLONE_FS
+    | libc::CLONE_FILES
+    | libc::CLONE_SIGHAND
+    | libc::CLONE_THREAD
+    | libc::CLONE_SYSVSEM;
+
 /// Starts a thread, which does nothing before it is what was saved.
 fn start(thread: &Thread, frame: &Frame) -> Result<()> {
-    let flags = libc::CLONE_VM
-        | libc::CLONE_FS
-        | libc::CLONE_FILES
-        | libc::CLONE_SIGHAND
-        | libc::CLONE_THREAD
-        | libc::CLONE_SYSVSEM
-        | libc::CLONE_SETTLS
-        | libc::CLONE_CHILD_SETTID
-        | libc::CLONE_CHILD_CLEARTID;
+    let flags = THREAD | libc::CLONE_SETTLS | libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
     let mut result: i64;
     // SAFETY: the new thread shares this memory and uses none of it but its frame, by set_robust_list(2) and
     // rt_sigreturn(2); its storage and the place of its number are the saved process's, which are mapped.

@@ -123,15 +123,15 @@ impl Reader<'_> {
         Settings { path: if below.is_empty() { path } else { path.join(below) }, led }
     }
 
-    /// What a file of settings says, where that is believed.
-    fn said(&self, file: &Settings, read: fn(&str) -> Vec<String>) -> Vec<String> {
-        let addresses = self.text(&file.path).map_or_else(Vec::new, |text| read(&text));
+    /// What a file of settings says, and nothing where that is not believed; none where there is no such file.
+    fn said(&self, file: &Settings, read: fn(&str) -> Vec<String>) -> Option<Vec<String>> {
+        let addresses = read(&self.text(&file.path)?);
         // Without links: only then its place says who can write it.
         let real = || Resolver::new(self.context.files).real(&file.path).ok();
         let counts = addresses.is_empty()
             || !file.led
             || real().is_some_and(|real| (self.believed)(&real.path));
-        if counts { addresses } else { Vec::new() }
+        Some(if counts { addresses } else { Vec::new() })
     }
 
     fn config(&self, path: &str) -> PathBuf {
@@ -152,11 +152,12 @@ fn npm(reader: &Reader<'_>) -> Vec<String> {
     found.extend(reader.env("npm_config_registry").or_else(|| reader.env("NPM_CONFIG_REGISTRY")));
     let user = reader.place("NPM_CONFIG_USERCONFIG", reader.home(".npmrc"), "");
     for file in [user, at("/etc/npmrc")] {
-        found.extend(reader.said(&file, |text| {
+        let said = reader.said(&file, |text| {
             // `registry`, and `@scope:registry`.
             let of = |name: &str| name == "registry" || name.ends_with(":registry");
             ini(text).into_iter().filter(|(name, _)| of(name)).map(|(_, value)| value).collect()
-        }));
+        });
+        found.extend(said.into_iter().flatten());
     }
     found
 }
@@ -179,7 +180,7 @@ fn pip(reader: &Reader<'_>) -> Vec<String> {
     let own = Some(own).filter(|own| own.led);
     let rest = [at(usual), at(reader.home(".pip/pip.conf")), at("/etc/pip.conf")];
     for file in own.into_iter().chain(rest) {
-        found.extend(reader.said(&file, pip_settings));
+        found.extend(reader.said(&file, pip_settings).into_iter().flatten());
     }
     found
 }
@@ -197,8 +198,8 @@ fn cargo(reader: &Reader<'_>) -> Vec<String> {
     ["config.toml", "config"]
         .map(|name| reader.place("CARGO_HOME", reader.home(".cargo"), name))
         .iter()
-        .find(|file| reader.text(&file.path).is_some())
-        .map_or_else(Vec::new, |file| reader.said(file, cargo_settings))
+        .find_map(|file| reader.said(file, cargo_settings))
+        .unwrap_or_default()
 }
 
 fn cargo_settings(text: &str) -> Vec<String> {
@@ -219,9 +220,10 @@ fn go(reader: &Reader<'_>) -> Vec<String> {
     let file = reader.place("GOENV", reader.config("go/env"), "");
     let mut found = Vec::new();
     let proxies = reader.env("GOPROXY").map(|value| go_proxies(&value));
-    found.extend(proxies.unwrap_or_else(|| reader.said(&file, go_written_proxies)));
+    found.extend(proxies.or_else(|| reader.said(&file, go_written_proxies)).into_iter().flatten());
     let database = reader.env("GOSUMDB").map(|value| go_database(&value));
-    found.extend(database.unwrap_or_else(|| reader.said(&file, go_written_database)));
+    let database = database.or_else(|| reader.said(&file, go_written_database));
+    found.extend(database.into_iter().flatten());
     found
 }
 
@@ -260,7 +262,7 @@ fn go_database(value: &str) -> Vec<String> {
 /// The addresses of mirrors and repositories in Maven's settings. Their XML is taken by its
 /// elements only: no entities, no processing.
 fn maven(reader: &Reader<'_>) -> Vec<String> {
-    reader.said(&at(reader.home(".m2/settings.xml")), maven_settings)
+    reader.said(&at(reader.home(".m2/settings.xml")), maven_settings).unwrap_or_default()
 }
 
 fn maven_settings(text: &str) -> Vec<String> {

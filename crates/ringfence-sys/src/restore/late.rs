@@ -1,6 +1,6 @@
 //! What a restored process has mapped for its start, and does not need at its work.
 
-use super::Part;
+use super::{Part, THREAD};
 
 /// When it is at work.
 static AT_WORK: libc::timespec = libc::timespec { tv_sec: 1, tv_nsec: 0 };
@@ -9,12 +9,6 @@ static AT_WORK: libc::timespec = libc::timespec { tv_sec: 1, tv_nsec: 0 };
 /// emulator's program and libraries that are mapped by then the half was for its start, or is what the kernel maps
 /// beside what is touched. What is needed comes back from the page cache. Where there can be no such thread, nothing is let go of.
 pub(super) fn let_go(list: &'static [Part]) {
-    let flags = libc::CLONE_VM
-        | libc::CLONE_FS
-        | libc::CLONE_FILES
-        | libc::CLONE_SIGHAND
-        | libc::CLONE_THREAD
-        | libc::CLONE_SYSVSEM;
     // SAFETY: the new thread, by nanosleep(2), madvise(2) and exit(2), reads a constant and the list, which is kept. No signal is
     // taken by it, as none was by this one. It has this one's stack pointer and storage, and uses neither. What it lets go
     // of is mapped privately from files and was never written, or is this program's, of which nothing but this code is
@@ -45,7 +39,7 @@ pub(super) fn let_go(list: &'static [Part]) {
             "ud2",
             "4:",
             inlateout("rax") 56_i64 => _,
-            inlateout("rdi") i64::from(flags) => _,
+            inlateout("rdi") i64::from(THREAD) => _,
             inlateout("rsi") 0_i64 => _,
             inlateout("rdx") 0_i64 => _,
             in("r12") list.as_ptr(),

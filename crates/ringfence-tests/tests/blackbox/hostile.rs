@@ -1,7 +1,9 @@
 //! Odd and hostile surroundings: everything works or is refused in a sentence, and nothing is
 //! left half done.
 
-use ringfence_tests::{Person, Place, Running, Tier, binary, everybody, everywhere, left_out};
+use ringfence_tests::{
+    Finished, Person, Place, Running, Tier, binary, everybody, everywhere, left_out,
+};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -58,28 +60,39 @@ fn few_processes_are_an_error() {
     });
 }
 
+/// Sixty starts, which all succeed while somebody outside makes a file and removes it. It is there in the end.
+fn starts_while_it_comes_and_goes(
+    place: &Place,
+    name: &str,
+    text: &str,
+    start: &dyn Fn() -> Finished,
+) {
+    let file = place.file(name, text);
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                let _ = fs::write(&file, text).and_then(|()| fs::remove_file(&file));
+            }
+        });
+        let starts: Vec<_> = (0..60).map(|_| start()).collect();
+        ends.store(true, Ordering::Relaxed);
+        for ended in starts {
+            ended.prints("ran").ends(0);
+        }
+    });
+    fs::write(&file, text).unwrap();
+}
+
 /// As locks and temporary files do beside what is denied by a wildcard, or at the top of /etc.
 #[test]
 fn a_denied_file_that_comes_and_goes_keeps_nothing_from_starting() {
     everybody(Tier::Namespace, |place| {
-        let file = place.file("home/project/keys/lock", "a secret");
-        let ends = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !ends.load(Ordering::Relaxed) {
-                    let _ = fs::write(&file, "a secret").and_then(|()| fs::remove_file(&file));
-                }
-            });
-            let starts: Vec<_> = (0..60)
-                .map(|_| place.run(&["--deny", "keys/*"], &["sh", "-c", "cat keys/lock; echo ran"]))
-                .collect();
-            ends.store(true, Ordering::Relaxed);
-            for ended in starts {
-                ended.prints("ran").ends(0);
-            }
+        let denied = ["--deny", "keys/*"];
+        starts_while_it_comes_and_goes(place, "home/project/keys/lock", "a secret", &|| {
+            place.run(&denied, &["sh", "-c", "cat keys/lock; echo ran"])
         });
-        fs::write(&file, "a secret").unwrap();
-        place.sh(&["--deny", "keys/*"], "cat keys/lock").ends(1).says("Permission denied");
+        place.sh(&denied, "cat keys/lock").ends(1).says("Permission denied");
     });
 }
 
@@ -87,25 +100,12 @@ fn a_denied_file_that_comes_and_goes_keeps_nothing_from_starting() {
 #[test]
 fn a_protected_file_that_comes_and_goes_keeps_nothing_from_starting() {
     everybody(Tier::Namespace, |place| {
-        let file = place.file("home/project/.envrc", "mine");
-        let ends = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !ends.load(Ordering::Relaxed) {
-                    // One that comes while a run goes on is taken away by it.
-                    let _ = fs::write(&file, "mine").and_then(|()| fs::remove_file(&file));
-                }
-            });
-            let starts: Vec<_> = (0..60).map(|_| place.run(&[], &["echo", "ran"])).collect();
-            ends.store(true, Ordering::Relaxed);
-            for ended in starts {
-                ended.prints("ran").ends(0);
-            }
-        });
+        // One that comes while a run goes on is taken away by it.
+        let name = "home/project/.envrc";
+        starts_while_it_comes_and_goes(place, name, "mine", &|| place.run(&[], &["echo", "ran"]));
         // The control: it is protected where it is there.
-        fs::write(&file, "mine").unwrap();
         place.sh(&[], "echo x > .envrc").ends(2).says("Read-only file system");
-        assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+        assert_eq!(fs::read_to_string(place.at(name)).unwrap(), "mine");
     });
 }
 
