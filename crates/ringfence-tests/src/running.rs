@@ -5,7 +5,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -90,7 +90,17 @@ impl Running {
     pub fn start_with(mut command: Command, input: Vec<u8>) -> Running {
         command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        // A program that a test has just written stays open for writing in each child that another test forked
+        // meanwhile, until that child executes.
+        let since = Instant::now();
+        let mut spawned = command.spawn();
+        while matches!(&spawned, Err(error) if error.kind() == ErrorKind::ExecutableFileBusy)
+            && since.elapsed() < PATIENCE
+        {
+            thread::yield_now();
+            spawned = command.spawn();
+        }
+        let mut child = spawned.unwrap_or_else(|error| panic!("{command:?}: {error}"));
         if let Some(mut stdin) = child.stdin.take() {
             // A reader that stops early is its own business.
             thread::spawn(move || stdin.write_all(&input));
