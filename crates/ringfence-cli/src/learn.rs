@@ -78,10 +78,7 @@ pub fn learn(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let lesson = lesson::watch(&parsed, &argv, &policy, &about)?;
     // Where nothing ran, the sandbox said why.
     if let Some(proposal) = &lesson.proposal {
-        let nothing = match proposal.withheld.is_empty() && proposal.told().is_none() {
-            true => "the policy allows what it did",
-            false => "what the policy refuses is left to you",
-        };
+        let nothing = proposal.nothing(lesson.told.lost);
         let told = parsed.has("json").then_some(&lesson.told);
         finish(proposal, &lesson.head, nothing, &policy, &base, output.as_deref(), told)?;
     }
@@ -327,7 +324,7 @@ pub(crate) fn tell_withheld(proposal: &Proposal) {
     if let Some(told) = proposal.told() {
         ringfence_sys::say!("ringfence: not proposed: {told}");
     }
-    for told in [proposal.stays(), proposal.lost()].into_iter().flatten() {
+    for told in [proposal.stays(), proposal.parted(), proposal.lost()].into_iter().flatten() {
         ringfence_sys::say!("ringfence: {}", shown::line(&told));
     }
 }

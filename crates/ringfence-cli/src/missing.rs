@@ -7,6 +7,7 @@ use crate::{advice, lesson, libraries, request};
 use ringfence_learn::program::Answer;
 use ringfence_learn::propose::is_named;
 use ringfence_learn::secrets::Secrets;
+use ringfence_learn::temporary::{missed, temporary};
 use ringfence_learn::watch::{self, Act, Observed, Use, Watch};
 use ringfence_policy::catalog::Kind;
 use ringfence_policy::decide::Request;
@@ -132,6 +133,14 @@ fn missing(
 ) -> BTreeMap<PathBuf, Missing> {
     let mut missing: BTreeMap<PathBuf, Missing> = BTreeMap::new();
     for ((path, act), uses) in &observed.paths {
+        if policy.tier != TierChoice::Process && temporary(policy, path).is_some() {
+            if let Some(missed) = missed(policy, observed, path, *act) {
+                let missing = missing.entry(missed).or_default();
+                missing.uses.join(uses);
+                missing.written |= *act == Act::Write;
+            }
+            continue;
+        }
         if *act == Act::Write {
             if let Some(directory) = lacked(policy, observed, path) {
                 let missing = missing.entry(directory).or_default();
@@ -141,7 +150,7 @@ fn missing(
             continue;
         }
         let own = ["/proc", "/dev"].iter().any(|own| path.starts_with(own))
-            || policy.tier != TierChoice::Process && path.starts_with("/tmp");
+            || policy.tier != TierChoice::Process && path == Path::new("/tmp");
         let own = own && !path.starts_with(&policy.home_dir);
         // Directories on the way to what is shown are there.
         let on_the_way = policy.paths.iter().any(|rule| rule.path.starts_with(path))

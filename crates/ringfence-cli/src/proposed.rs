@@ -53,6 +53,7 @@ pub fn json(proposal: &Proposal, told: &Told, profile: &str) -> Result<(), Fault
         "common": proposal.common,
         "only_written": proposal.gone,
         "stay": proposal.stay,
+        "apart": proposal.apart,
         "used": peaks,
         "lost": told.lost,
         "profile": profile,

@@ -6,7 +6,7 @@ use crate::secrets::{Secrets, named_in};
 use crate::units::{is_shared, unit};
 use crate::watch::{Act, Observed, Use};
 use ringfence_policy::decide::{Decision, Request};
-use ringfence_policy::{Home, HostFiles, Moved, Policy, Subject, decide, unseen_above};
+use ringfence_policy::{Home, HostFiles, Policy, Subject, decide, unseen_above};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -87,6 +87,8 @@ impl Proposal {
             }
             let unit = match (&one.secret, &one.lacks) {
                 (Some(_), _) => one.path.to_owned(),
+                // What is protected stays so in a directory that may be written.
+                (None, Some(_)) if secrets.protected(one.path).is_some() => one.path.to_owned(),
                 (None, None) => named.beside(unit(one.path, home, moved), one.path),
                 // A rule for what is not there is none: what it is made in must be writable.
                 (None, Some(above)) => {
@@ -127,6 +129,7 @@ impl Proposal {
         }
         let mut units = collapsed(units);
         self.across(policy, observed, &mut units, &mut named);
+        self.temporary(policy, observed, secrets);
         for (unit, Wanted { read, write, reason, .. }) in collapsed(units) {
             let key = if write.count > 0 { WRITE } else { READ };
             let mut uses = read;
@@ -161,8 +164,9 @@ fn lacking<'o>(policy: &Policy, observed: &'o Observed, secrets: &Secrets) -> Ve
         let held = *act == Act::Write && alone() && is_mount(policy, path);
         let private = decision.layer == "private" && *act == Act::Write;
         let lacks = private.then(|| unseen_above(policy, path, files)).flatten();
-        let lacks =
-            lacks.filter(|above| !makes_it(observed, above, &policy.home_dir, secrets.moved()));
+        // Whoever does not find it makes it: this program did, though it was there (`mkdir -p`).
+        let made = |above: &PathBuf| observed.paths.contains_key(&(above.clone(), Act::Write));
+        let lacks = lacks.filter(|above| !made(above));
         let refused = !passing || private;
         let one = Lacking { path, act: *act, uses, decision, secret, refused, lacks };
         if refused || held {
@@ -194,16 +198,6 @@ impl Lacking<'_> {
             .then(|| "it is written outside the home and the project".to_owned());
         secret.or(refused).or(device).or(outside)
     }
-}
-
-/// Whether a program that does not find a directory makes it: it did, though the directory was there (`mkdir -p`), or
-/// it is one of those hidden ones that programs keep for themselves.
-fn makes_it(observed: &Observed, directory: &Path, home: &Path, moved: &Moved) -> bool {
-    let rest = directory.strip_prefix(home).unwrap_or(Path::new(""));
-    let hidden = rest.as_os_str().as_encoded_bytes().starts_with(b".");
-    hidden
-        || moved.usual(directory).is_some()
-        || observed.paths.contains_key(&(directory.to_owned(), Act::Write))
 }
 
 /// What is called like a credential, beside what was asked for.

@@ -6,6 +6,7 @@
 
 use crate::program::Answer;
 use crate::secrets::Secrets;
+use crate::temporary::{is_made, temporary};
 use crate::watch::{Act, Observed, Use};
 use ringfence_policy::decide::Request;
 use ringfence_policy::path::{Bases, anchor, quote};
@@ -51,6 +52,8 @@ pub struct Proposal {
     pub gone: BTreeSet<String>,
     /// Directories that are removed or replaced themselves: a rule lets all that is in them be, and not their own names.
     pub stay: BTreeSet<String>,
+    /// What was renamed or linked between places that are one in a run, and are not while it is watched.
+    pub apart: BTreeSet<String>,
 }
 
 impl Proposal {
@@ -79,6 +82,28 @@ impl Proposal {
         Some(format!(
             "removed or replaced, which a rule lets with all that is in it and not with the directory itself (EBUSY): {some}"
         ))
+    }
+}
+
+impl Proposal {
+    /// A sentence about what failed by being watched, if there is such.
+    pub fn parted(&self) -> Option<String> {
+        let some = some(&self.apart)?;
+        Some(format!(
+            "renamed or linked, which fails while it is watched (EXDEV: some programs copy then) and in no run, so that \
+             what comes after it may not have been seen: {some}"
+        ))
+    }
+
+    /// What is to be said where no rule is proposed: that the policy allows what was done only where it does.
+    pub fn nothing(&self, lost: u64) -> &'static str {
+        if !self.withheld.is_empty() || self.told().is_some() || !self.stay.is_empty() {
+            "what the policy refuses is left to you"
+        } else if lost > 0 || !self.apart.is_empty() {
+            "the policy allows what was seen of it"
+        } else {
+            "the policy allows what it did"
+        }
     }
 }
 
@@ -174,10 +199,10 @@ impl Proposal {
         for (path, uses) in &observed.sockets {
             let subject = Subject::on_host(path, &HostFiles);
             let there = path.symlink_metadata().is_ok();
-            if there
-                && !is_its_own(policy, path)
-                && !decide(policy, &Request::Socket(subject)).allowed
-            {
+            // In a directory for temporary files it may be one of the program's own.
+            let own = is_its_own(policy, path)
+                && (temporary(policy, path).is_none() || is_made(observed, path));
+            if there && !own && !decide(policy, &Request::Socket(subject)).allowed {
                 let reason = "a service of the host's acts for whoever connects to it".to_owned();
                 self.path(SOCKETS, path, &policy.home_dir, uses.clone(), Some(reason));
             }

@@ -4,6 +4,7 @@
 use crate::files::{Named, Wanted};
 use crate::propose::{Proposal, WRITE, is_its_own, shown};
 use crate::watch::{Act, Observed, Use};
+use ringfence_policy::own::places;
 use ringfence_policy::{Access, PathRule, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -109,15 +110,31 @@ impl Proposal {
         named: &mut Named<'_>,
     ) {
         let home = &policy.home_dir;
+        let holding = holding(home);
         let mut between: BTreeMap<[PathBuf; 2], ([&Path; 2], Use)> = BTreeMap::new();
         for ((old, new), uses) in &observed.moved {
             let own = is_its_own(policy, old) || is_its_own(policy, new);
-            if let [Some(one), Some(other)] = [old, new].map(|path| mount(policy, units, path))
-                && one != other
-                && !own
-            {
+            let [Some(one), Some(other)] = [old, new].map(|path| mount(policy, units, path)) else {
+                continue;
+            };
+            if own {
+                continue;
+            }
+            if one != other {
                 let first = || ([old.as_path(), new.as_path()], Use::default());
                 between.entry([one, other]).or_insert_with(first).1.join(uses);
+            } else if home.starts_with(&one) && held(&holding, old) != held(&holding, new) {
+                // In a run it is so where the home is shown to be written; a private one is whole.
+                if policy.paths.iter().any(|rule| rule.path == one) {
+                    let reason = format!(
+                        "{} is renamed or linked to it, which is not let where the home is written as a whole (EXDEV: some \
+                         programs copy it then): what holds ringfence's own directories is mounted by itself",
+                        shown(old, home)
+                    );
+                    self.path(WRITE, new, home, uses.clone(), Some(reason));
+                } else {
+                    self.apart.insert(format!("{} to {}", shown(old, home), shown(new, home)));
+                }
             }
         }
         for ([one, other], ([old, new], uses)) in between {
@@ -136,6 +153,21 @@ impl Proposal {
             }
         }
     }
+}
+
+/// The directories of the home that hold ringfence's own: where the home is written as a whole, as while a run is watched,
+/// each is a mount, so that none is renamed.
+fn holding(home: &Path) -> Vec<PathBuf> {
+    let own = places(home, &|name| std::env::var_os(name));
+    let above = |place: &PathBuf| place.ancestors().skip(1).map(Path::to_owned).collect::<Vec<_>>();
+    let above = own.iter().flat_map(above);
+    above.filter(|above| above != home && above.starts_with(home)).collect()
+}
+
+/// The innermost of them that a path is in.
+fn held<'h>(holding: &'h [PathBuf], path: &Path) -> Option<&'h PathBuf> {
+    let around = holding.iter().filter(|above| path != *above && path.starts_with(above));
+    around.max_by_key(|above| above.components().count())
 }
 
 /// What a path is in that is a mount of its own: by a rule, or the home; unset where it is not to be written.

@@ -62,8 +62,8 @@ fn written(proposal: &Proposal, head: &[String], top: &str) -> String {
     if let Some(told) = proposal.told() {
         let _ = writeln!(text, "# NOT proposed: {told}.");
     }
-    if let Some(stays) = proposal.stays() {
-        let _ = writeln!(text, "# {}.", one_line(&stays));
+    for told in [proposal.stays(), proposal.parted()].into_iter().flatten() {
+        let _ = writeln!(text, "# {}.", one_line(&told));
     }
     text.push_str(top);
     let mut table = "";
@@ -190,6 +190,7 @@ mod tests {
             common: ["/sys/fs/cgroup"].into(),
             gone: [].into(),
             stay: [].into(),
+            apart: [].into(),
         }
     }
 

@@ -195,7 +195,13 @@ fn record(
         let read = caller::read_memory(listener, call, call.arguments[1], &mut bytes);
         if let Ok(length) = read {
             let by = processes.name(thread);
-            observed.address(named.act, &bytes[..length], by);
+            let bytes = &bytes[..length];
+            observed.address(named.act, bytes, by);
+            // A socket is a file that is made.
+            let bound = observed::local(bytes).filter(|_| named.act == Act::Bind);
+            if let Some(path) = bound.and_then(|path| process::path(thread, None, path)) {
+                observed.path(Act::Write, &path, by);
+            }
         }
         return;
     }
@@ -219,7 +225,7 @@ fn record(
     };
     let by = processes.name(thread);
     if let Some((read, written)) = flags.map(changes::opened) {
-        let acts = [(read, Act::Read), (written, Act::Write)];
+        let acts = [(written, Act::Write), (read, Act::Read)];
         acts.iter().filter(|one| one.0).for_each(|one| observed.named(one.1, &path, by, true));
         return;
     }

@@ -1,6 +1,7 @@
 //! What was seen: each thing once, with how often and by which programs.
 
 use super::{Peaks, changes::Change};
+use crate::temporary::is_temporary;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -62,6 +63,8 @@ pub struct Observed {
     pub replaced: BTreeSet<PathBuf>,
     /// What was renamed or linked from one directory to another: from, to.
     pub moved: BTreeMap<(PathBuf, PathBuf), Use>,
+    /// Temporary files that were asked for before anything was written there.
+    pub early: BTreeSet<PathBuf>,
     /// Unix sockets that were connected to, by path.
     pub sockets: BTreeMap<PathBuf, Use>,
     /// Addresses that were connected to, or bound.
@@ -89,9 +92,17 @@ impl Observed {
             self.lost += 1;
             return;
         }
+        let before = self.paths.len();
         let uses = self.paths.entry((path.to_owned(), act)).or_default();
         uses.add(by);
         uses.opened += u64::from(opened);
+        let first = opened && act != Act::Write && self.paths.len() > before;
+        if first && is_temporary(path) {
+            let key = (path.to_owned(), Act::Write);
+            if !self.paths.contains_key(&key) {
+                self.early.insert(key.0);
+            }
+        }
     }
 
     /// A name was changed: what must be there for that must be shown.
@@ -123,15 +134,13 @@ impl Observed {
 
     /// An address was named, in the kernel's form (`struct sockaddr`).
     pub fn address(&mut self, act: Act, bytes: &[u8], by: &str) {
-        const UNIX: u16 = 1;
         const INET: u16 = 2;
         const INET6: u16 = 10;
         let Some((family, rest)) = bytes.split_first_chunk::<2>() else { return };
         let port = rest.first_chunk::<2>().map(|port| u16::from_be_bytes(*port));
         let address: Option<IpAddr> = match u16::from_ne_bytes(*family) {
             UNIX => {
-                let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
-                let path = Path::new(OsStr::from_bytes(&rest[..end]));
+                let path = Path::new(OsStr::from_bytes(local(bytes).unwrap_or_default()));
                 // Abstract ones have no path; they stay inside.
                 if act == Act::Connect && path.is_absolute() && self.sockets.len() < MOST {
                     self.sockets.entry(path.to_owned()).or_default().add(by);
@@ -148,6 +157,15 @@ impl Observed {
             self.addresses.entry((act, address.to_canonical(), port)).or_default().add(by);
         }
     }
+}
+
+const UNIX: u16 = 1;
+
+/// The path in the address of a Unix socket; nothing where that is abstract or another one's.
+pub(super) fn local(bytes: &[u8]) -> Option<&[u8]> {
+    let (family, rest) = bytes.split_first_chunk::<2>()?;
+    let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
+    (u16::from_ne_bytes(*family) == UNIX && end > 0).then(|| &rest[..end])
 }
 
 #[cfg(test)]

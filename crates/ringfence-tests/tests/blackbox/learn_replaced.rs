@@ -301,8 +301,12 @@ fn what_is_opened_to_be_read_and_written_is_shown() {
         place.sh(&["-p", "./l.toml"], script).ends(0);
         assert!(fs::read_to_string(place.at("home/.app/f")).unwrap().ends_with("new"));
         learn(place, &["-p", "./l.toml"], script).ends(0).says("nothing to propose: the policy");
-        // What begins empty is only written, and needs no rule in a private home.
-        let empty = script.replace("\"r+\"", "\"w+\"");
+        // What begins empty is only written: without a rule the directory that it is in is not there.
+        let empty = "python3 -c 'import os; open(os.path.expanduser(\"~/.app/f\"), \"w+\")'";
+        assert_ne!(place.sh(&[], empty).code, 0, "the control");
+        learn(place, &[], empty).ends(0).says("1 rule proposed");
+        // In the home itself it needs none.
+        let empty = empty.replace("/.app/f", "/.f");
         learn(place, &[], &empty).ends(0).says("nothing to propose").says("gone with each run");
     });
 }

@@ -63,6 +63,7 @@ mod learn_data;
 mod learn_more;
 mod learn_replaced;
 mod learn_rules;
+mod learn_same;
 mod learn_sealed;
 mod learn_secrets;
 mod learn_session;
