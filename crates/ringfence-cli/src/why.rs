@@ -17,6 +17,7 @@ use ringfence_sandbox::inputs::Inputs;
 use ringfence_sandbox::plan::{EnvironmentStep, FileRule, Found, MountOp, Plan, Rights, Tier};
 use ringfence_sandbox::{launch, planner, text};
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const VERBS: [&str; 7] = ["read", "write", "exec", "connect", "http", "socket", "env"];
@@ -260,6 +261,7 @@ fn as_guarded(decision: Decision, policy: &Policy, plan: &Plan, path: &Path) -> 
             Found::Absent => match step.guarded {
                 Guarded::Plain => absent,
                 Guarded::Program => absent && step.path == path,
+                Guarded::GitHooks => absent && !path.as_os_str().as_bytes().ends_with(b".sample"),
                 _ => false,
             },
             _ => true,

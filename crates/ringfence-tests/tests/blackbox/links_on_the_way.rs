@@ -433,3 +433,50 @@ fn what_a_run_changed_in_directories_that_links_further_down_lead_to_does_not_st
         assert_eq!(after(place, &[], "echo more > sub/other/x", &all[4..5]), ["host"]);
     });
 }
+
+#[test]
+fn what_links_at_protected_names_lead_to_is_not_made() {
+    everywhere(|place| {
+        let links = [
+            ("project/.envrc", "tools/env"),
+            ("project/.pryrc", "hop"),
+            ("project/hop", "tools/pry"),
+            ("project/.vscode", "editor"),
+            ("project/.git/hooks/pre-commit", "../../tools/check"),
+            ("project/.git/hooks/c.sample", "../../tools/sample"),
+            ("project/.husky", "hooks"),
+            ("project/.claude/skills/a", "../../skill"),
+            // The control: no name of the list.
+            ("project/ordinary", "tools/ordinary"),
+        ];
+        make(place, &["tools/in", ".git/HEAD"], &links);
+        let act = "mkdir editor hooks skill; for f in tools/env tools/pry tools/check tools/sample tools/ordinary \
+                   editor/tasks.json hooks/pre-push skill/in; do echo EVIL > $f; done";
+        let led =
+            [".envrc", ".pryrc", ".vscode/tasks.json", ".git/hooks/pre-commit", ".husky/pre-push"];
+        let free = ["tools/sample", "tools/ordinary", "skill/in"];
+        let overlay = place.tier_name() == "namespace";
+        let ways: &[&[&str]] =
+            if overlay { &[&[], &["--overlay=commit"], &["--strict"]] } else { &[&[]] };
+        let files: Vec<_> =
+            led.iter().chain(&free).map(|file| format!("home/project/{file}")).collect();
+        let files: Vec<_> = files.iter().map(String::as_str).collect();
+        for options in ways {
+            let is = after(place, options, act, &files);
+            assert_eq!(is[..5], [""; 5], "{options:?}");
+            assert_eq!(is[5..], ["EVIL"; 3], "the controls: {options:?}");
+            place.shell("rm -r tools/sample tools/ordinary skill").ends(0);
+        }
+        let why =
+            |file: &str| place.ringfence(["why", "--tier", place.tier_name(), "--", "write", file]);
+        for file in ["tools/env", "tools/pry", "tools/check", "editor/tasks.json", "hooks/pre-push"]
+        {
+            why(file).ends(1).prints("leads to it").prints("a new one does not survive the run");
+        }
+        for file in free {
+            why(file).ends(0);
+        }
+        place.sh(&["-w", "?tools/env"], "echo mine > tools/env").ends(0);
+        assert_eq!(fs::read_to_string(place.project(".envrc")).unwrap(), "mine\n");
+    });
+}

@@ -79,8 +79,8 @@ impl Wanted<'_, '_> {
         })
     }
 
-    /// Where links lead that stand at protected names, or in a directory that is protected. Links that lead out of all
-    /// writable trees, or to what is not there, are nothing that could be written.
+    /// Where links lead that stand at protected names, or in a directory that is protected, whether that is there or could
+    /// be made. Links that lead out of all writable trees are nothing that could be written.
     pub(super) fn led_to(&mut self) {
         let mut rules: Vec<_> =
             self.rules.iter().map(|(path, rule)| (path.clone(), rule.clone())).collect();
@@ -109,20 +109,23 @@ impl Wanted<'_, '_> {
         }
     }
 
-    /// The file that a link leads to, and the links on the way to it; of one that is run, the file that may be made there.
+    /// The file that a link leads to, or that may be made there, and the links on the way to it.
     pub(super) fn add_file_behind(&mut self, link: &Path, of_link: Guarded, rule: &Source) {
         let paths = self.planning.paths;
         let Kind::Symlink(_) = paths.kind(link) else { return };
         let Some(real) = links::real(paths, link) else { return };
         match paths.kind(&real.path) {
             Kind::File => self.add_real(real, Guarded::ExistingOnly, rule),
-            Kind::Absent if of_link == Guarded::Program => self.add_real(real, of_link, rule),
+            // A word of another meaning names what is there.
+            Kind::Absent if of_link != Guarded::ExistingOnly || self.listed.contains(link) => {
+                self.add_real(real, Guarded::Program, rule);
+            }
             _ => {}
         }
     }
 
-    /// The directory that a link at a protected name leads to, and the links on the way to it: all that is in it has that
-    /// name. Tells of it where nothing else protects it.
+    /// The directory that a link at a protected name leads to, or that may be made there, and the links on the way to it:
+    /// all that is in it has that name. Tells of it where nothing else protects it.
     fn add_directory_behind(
         &mut self,
         link: &Path,
@@ -132,7 +135,12 @@ impl Wanted<'_, '_> {
         let paths = self.planning.paths;
         let listed = self.listed.contains(link);
         let real = listed.then(|| links::real(paths, link)).flatten()?;
-        if paths.kind(&real.path) != Kind::Directory || self.rules.contains_key(&real.path) {
+        let counts = match paths.kind(&real.path) {
+            Kind::Directory => true,
+            Kind::Absent => guarded != Guarded::ExistingOnly,
+            Kind::File | Kind::Symlink(_) => false,
+        };
+        if !counts || self.rules.contains_key(&real.path) {
             return None;
         }
         let path = real.path.clone();
