@@ -310,7 +310,7 @@ fn finish(outcome: &Outcome, plan: &Plan, status: &Status, session: &str) -> u8 
         let limit = launch::timeout(plan).unwrap_or_default();
         ringfence_sys::say!("ringfence: timed out after {limit:?} (--timeout)");
     }
-    for sentence in &outcome.limits_hit {
+    for sentence in outcome.limits_hit.iter().chain(&outcome.gone) {
         ringfence_sys::say!("ringfence: {sentence}");
     }
     let allowed: BTreeSet<&str> = outcome

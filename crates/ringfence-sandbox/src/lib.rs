@@ -15,6 +15,7 @@ pub mod error;
 pub mod executions;
 pub mod facts;
 pub mod filter;
+mod gone;
 pub mod inputs;
 pub mod itself;
 pub mod launch;

@@ -18,6 +18,8 @@ pub struct Outcome {
     pub interrupted: bool,
     /// What was put right afterwards, a sentence each.
     pub restored: Vec<String>,
+    /// A sentence about what the command wrote into a private home.
+    pub gone: Option<String>,
     /// Limits that were reached, a sentence each.
     pub limits_hit: Vec<String>,
     /// Calls that the user was to be asked about.

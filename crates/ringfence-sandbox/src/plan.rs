@@ -361,7 +361,10 @@ pub struct Plan {
     /// one of the user's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private: Option<PathBuf>,
-    /// What it shows of home: names, and where they lead.
+    /// The home, where a private one that is gone with the run is in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<PathBuf>,
+    /// What the process tier's shows of home: names, and where they lead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub home_links: Vec<(PathBuf, PathBuf)>,
     /// Public files of the session in the process tier's private directory, by name.

@@ -22,6 +22,7 @@ use crate::dbus::Bus;
 use crate::descendants;
 use crate::error::LaunchError;
 use crate::executions::{self, Executions, Listener};
+use crate::gone;
 use crate::guard::Vigil;
 use crate::live::{self, Executed};
 use crate::network::Network;
@@ -129,6 +130,8 @@ struct Watch<'a, 'g> {
     door: Option<OwnedFd>,
     /// Where the command knocks for snapshots, until the keeper serves it.
     gateway: Option<OwnedFd>,
+    /// The private home that the command writes to.
+    home: Option<OwnedFd>,
     /// The session bus.
     bus: Bus,
     /// The command executes.
@@ -188,6 +191,7 @@ pub(crate) fn until_end<'g>(
         early: Vec::new(),
         door: None,
         gateway: None,
+        home: None,
         bus: Bus::None,
         executes: false,
         silent: false,
@@ -440,6 +444,10 @@ impl Watch<'_, '_> {
         self.outcome.restored.extend(self.covers.said());
         self.outcome.restored.extend((self.duties.enforce)());
         self.outcome.restored.extend(self.creations.iter().flat_map(Creations::said));
+        let private = self.duties.watches.private;
+        let home = self.home.take().or_else(|| gone::of_session(private?));
+        let real = self.duties.plan.home.as_ref();
+        self.outcome.gone = home.zip(real).and_then(|(home, real)| gone::told(&home, real));
     }
 
     /// The exit code, once the child has ended.

@@ -47,6 +47,16 @@ pub(super) fn told(planning: &Planning<'_>, grants: &Grants, tier: Tier) -> Opti
     })
 }
 
+/// The home, if a private one is in its place.
+pub(super) fn private(planning: &Planning<'_>, grants: &Grants, tier: Tier) -> Option<PathBuf> {
+    let Policy { home, home_dir, .. } = planning.policy;
+    let private = match tier {
+        Tier::Namespace => *home == Home::Private && !grants.trees.contains_key(home_dir),
+        Tier::Process => *home != Home::Host,
+    };
+    (private && home_dir.parent().is_some()).then(|| home_dir.clone())
+}
+
 /// The links of the private home, and where they lead: what is granted below the real one, by its own name and by those
 /// that links of the host's give it.
 pub(super) fn links(

@@ -277,6 +277,7 @@ fn plan_tier(
     };
     let private = (tier == Tier::Process)
         .then(|| facts.temporary.join(crate::state::private_name(facts.user.0)));
+    let home = home::private(&planning, &grants, tier);
     let home_links = home::links(&planning, &grants, tier);
     let told = [home::told(&planning, &grants, tier), others::told(&planning, &grants)];
     let gateway = gateway::of(&planning, &grants, &guards);
@@ -299,6 +300,7 @@ fn plan_tier(
         namespaces: namespaces(tier, policy.network.mode),
         mounts,
         private,
+        home,
         home_links,
         private_files: trust::private_files(policy, tier),
         landlock,

@@ -5,6 +5,7 @@ use crate::cover;
 use crate::dbus::Bus;
 use crate::error::LaunchError;
 use crate::executions::Listener;
+use crate::gone;
 use crate::live::told::{executed, exit_code};
 use crate::live::{self, Executed};
 use ringfence_start::brief::passed;
@@ -95,6 +96,9 @@ impl Watch<'_, '_> {
                 let path = message.get(5..).unwrap_or_default();
                 let path = PathBuf::from(OsStr::from_bytes(path));
                 let (pid, parent) = (self.on_host(pid, message, 1), self.child.pid);
+                // A machine's command has the guest's.
+                let alone = self.duties.machine.is_none();
+                self.home = alone.then(|| gone::of_command(self.duties.plan, pid)).flatten();
                 let since = Instant::now().checked_sub(ago);
                 self.executed(Executed { pid, parent, path, since, ..Executed::default() });
                 self.tell_early();

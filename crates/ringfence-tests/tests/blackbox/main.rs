@@ -46,6 +46,7 @@ mod git_settings;
 mod git_user;
 mod git_variables;
 mod git_writes;
+mod gone;
 mod homes_elsewhere;
 mod hostile;
 mod hosts_own;
