@@ -91,7 +91,9 @@ fn policy(request: &Request, home: &Path, cwd: &Path) -> Result<Policy> {
     let env = |name: &str| -> Option<OsString> { std::env::var_os(name) };
     let uid = crate::sys::process::user();
     let files = &HostFiles;
-    let context = Context { home: home.to_owned(), cwd: cwd.to_owned(), uid, env: &env, files };
+    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    let (home, cwd) = (home.to_owned(), cwd.to_owned());
+    let context = Context { home, cwd, uid, env: &env, variables, files };
     resolve(request, &context)
         .map_err(|cause| error!("a default policy cannot be made here: {cause}"))
 }

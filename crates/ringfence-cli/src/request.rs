@@ -205,7 +205,8 @@ fn with_inputs<T>(
         Fault::usage(format!("the current directory cannot be used: {error}; cd to another one"))
     })?;
     let env = |name: &str| inputs.variable(name);
-    f(&Context { home: home(), cwd, uid: uid(), env: &env, files: inputs })
+    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    f(&Context { home: home(), cwd, uid: uid(), env: &env, variables, files: inputs })
 }
 
 /// Calls `f` with the profiles and features that are found from here.

@@ -19,6 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         cwd: std::env::current_dir()?,
         uid: if env("RINGFENCE_AS_ROOT").is_some() { 0 } else { 1000 },
         env: &env,
+        variables: std::env::vars().map(|(name, _)| name).collect(),
         files: &HostFiles,
     };
     let mut times = Vec::with_capacity(RUNS);

@@ -5,7 +5,10 @@ use crate::key::Key;
 use crate::merge::Merged;
 use crate::policy::{Environment, Network, Source};
 use crate::resolve::{Context, choice};
-use crate::secrets::{BY_VALUE, HARMLESS, HIDDEN, SOCKET_VARIABLES, with_password};
+use crate::secrets::{
+    BY_VALUE, HARMLESS, HIDDEN, SOCKET_VARIABLES, is_address, is_address_with_password,
+    with_password,
+};
 
 pub(crate) fn resolve(
     merged: &Merged,
@@ -24,6 +27,12 @@ pub(crate) fn resolve(
     for name in BY_VALUE.iter().flat_map(|name| [(*name).to_owned(), name.to_ascii_lowercase()]) {
         if (context.env)(&name).is_some_and(|value| with_password(&value)) {
             environment.hide.push((name, built_in()));
+        }
+    }
+    // Those with such names are few as well.
+    for name in context.variables.iter().filter(|name| is_address(name)) {
+        if (context.env)(name).is_some_and(|value| is_address_with_password(&value)) {
+            environment.hide.push((name.clone(), built_in()));
         }
     }
     for name in HARMLESS {

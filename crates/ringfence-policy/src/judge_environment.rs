@@ -3,7 +3,7 @@
 use crate::decide::Verdict;
 use crate::glob::name_ignoring_case;
 use crate::policy::{Environment, Policy, Source};
-use crate::secrets::{BY_VALUE, HIDDEN, IN_VALUE, KEPT};
+use crate::secrets::{HIDDEN, IN_VALUE, KEPT};
 
 impl Environment {
     /// The rule by which a variable of the caller's is not passed on; `None` when it is.
@@ -67,8 +67,8 @@ pub(crate) fn variable(policy: &Policy, name: &str) -> Verdict {
         (Some(Hidden::Pattern(pattern, source)), _) => {
             let built_in = source.origin == "built in";
             let listed = HIDDEN.iter().find(|(known, _)| built_in && *known == pattern);
-            let by_value =
-                BY_VALUE.iter().any(|known| built_in && known.eq_ignore_ascii_case(pattern));
+            // What is in no list was hidden for its value.
+            let by_value = built_in && listed.is_none();
             let reason = listed.map(|(_, reason)| *reason).or(by_value.then_some(IN_VALUE));
             let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
             let explanation = format!("{name} is hidden, as `{pattern}` is{why}");

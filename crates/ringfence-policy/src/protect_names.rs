@@ -157,6 +157,7 @@ pub const NAMES: &[Entry] = &[
     deep(".octaverc", Plain, "Octave runs it at start"),
     deep(".perldb", Plain, "Perl's debugger runs it"),
     deep(".pryrc", Plain, "pry runs it at start"),
+    deep(".psysh.php", Plain, "PsySH runs it at start"),
     deep(".byebugrc", Plain, "byebug runs it at start"),
     deep(".irbrc", Plain, "irb runs it at start"),
     deep(".ghci", Plain, "GHCi runs it at start"),
@@ -205,6 +206,12 @@ pub const NAMES: &[Entry] = &[
     deep(".rvmrc", Plain, "rvm sources it on entering the directory"),
     deep(".mise", Plain, "mise runs its hooks on entering the directory"),
     deep(".config/mise", Plain, "mise runs its hooks on entering the directory"),
+    deep(
+        "bin/activate-hermit",
+        Plain,
+        "Hermit's hooks in shells source it on entering the directory",
+    ),
+    deep(".lite_project.lua", Plain, "Lite XL runs it"),
     deep(".shadowenv.d", Plain, "shadowenv runs it on entering a directory that was trusted once"),
     deep(".tool-versions", Plain, "asdf runs tools from a path it may name"),
     // Package managers and build tools: settings that run a program at any command.

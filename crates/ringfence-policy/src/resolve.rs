@@ -54,6 +54,8 @@ pub struct Context<'a> {
     pub uid: u32,
     /// The caller's environment.
     pub env: &'a dyn Fn(&str) -> Option<OsString>,
+    /// The names in it.
+    pub variables: Vec<String>,
     /// The host's files.
     pub files: &'a dyn FileView,
 }

@@ -11,6 +11,10 @@ pub const HIDDEN: &[(&str, &str)] = &[
     ("*TOKEN*", "a credential"),
     ("*_KEY", "a credential"),
     ("*APIKEY*", "a credential"),
+    ("*AUTHKEY*", "a credential"),
+    ("ID_RSA*", "a credential"),
+    ("ID_ED25519*", "a credential"),
+    ("*SERVICE_ACCOUNT_JSON", "a credential"),
     ("*API_KEY*", "a credential"),
     ("*ACCESS_KEY*", "a credential"),
     ("*PRIVATE_KEY*", "a credential"),
@@ -35,10 +39,13 @@ pub const HIDDEN: &[(&str, &str)] = &[
     ("DSN", "an address with a credential in it"),
     ("*_CONNECTION_STRING", "an address with a credential in it"),
     ("*DATABASE_URL", "an address with a credential in it"),
+    ("*DATABASE_URI", "an address with a credential in it"),
+    ("*POSTGRES*_URL", "an address with a credential in it"),
+    ("*MYSQL_URL", "an address with a credential in it"),
     ("*REDIS_URL", "an address with a credential in it"),
     ("MONGO*_URI", "an address with a credential in it"),
     ("MONGO*_URL", "an address with a credential in it"),
-    ("AMQP_URL", "an address with a credential in it"),
+    ("*AMQP_URL", "an address with a credential in it"),
     ("*JDBC_URL", "an address with a credential in it"),
     ("ConnectionStrings__*", "an address with a credential in it"),
     ("*WEBHOOK_URL*", "an address that is a credential"),
@@ -49,6 +56,7 @@ pub const HIDDEN: &[(&str, &str)] = &[
     ("ARM_CLIENT_*", "credentials of a cloud"),
     ("CLOUDSDK_*", "credentials of a cloud"),
     ("KUBECONFIG", "leads to a credential"),
+    ("KUBE*CONFIG_DATA", "a credential"),
     ("DOCKER_AUTH_CONFIG", "a credential"),
     ("DOCKER_CONFIG", "leads to a credential"),
     ("VAULT_*", "credentials of a vault"),
@@ -109,6 +117,20 @@ pub const BY_VALUE: [&str; 9] = [
 
 /// Why those are hidden.
 pub const IN_VALUE: &str = "an address with a credential in it";
+
+/// Whether a name says that an address is behind it: those are hidden when the value holds a credential, whatever they are of.
+pub fn is_address(name: &str) -> bool {
+    let ends = |end: &&str| {
+        let from = name.len().checked_sub(end.len()).and_then(|from| name.get(from..));
+        from.is_some_and(|last| last.eq_ignore_ascii_case(end))
+    };
+    ["URL", "URLS", "URI", "URIS"].iter().any(ends)
+}
+
+/// The same of a value that may be anything: with the scheme (not `mailto:ada@example.org`, `image:1@sha256:…`).
+pub fn is_address_with_password(value: &OsStr) -> bool {
+    value.as_bytes().windows(3).any(|three| three == b"://") && with_password(value)
+}
 
 /// Whether one of the addresses in a value has a password: `SCHEME://USER:PASSWORD@HOST`, also without the scheme.
 pub fn with_password(value: &OsStr) -> bool {
@@ -305,6 +327,16 @@ mod tests {
             "GIT_CONFIG_VALUE_0",
             "ConnectionStrings__Default",
             "DISCORD_WEBHOOK",
+            "TS_AUTHKEY",
+            "POSTGRES_URL",
+            "POSTGRESQL_ADDON_URL",
+            "MYSQL_URL",
+            "SQLALCHEMY_DATABASE_URI",
+            "CLOUDAMQP_URL",
+            "KUBE_CONFIG_DATA",
+            "KUBECONFIG_DATA",
+            "ID_RSA",
+            "GOOGLE_SERVICE_ACCOUNT_JSON",
         ];
         for name in names {
             assert!(hidden(name).is_some(), "{name} is shown");
@@ -328,6 +360,17 @@ mod tests {
         {
             assert!(!with_password(OsStr::new(without)), "{without}");
         }
+    }
+
+    #[test]
+    fn addresses_of_anything_are_known_by_name_and_scheme() {
+        assert!(["CELERY_BROKER_URL", "smtp_url", "X_URI", "URLS"].into_iter().all(is_address));
+        assert!(!["URLX", "HOST", "", "ü", "URL_OF"].into_iter().any(is_address));
+        let with = |value: &str| is_address_with_password(OsStr::new(value));
+        assert!(with("smtp://me:hush@h:25") && with("https://a, http://elastic:hush@h:9200"));
+        assert!(
+            !["mailto:a@b.example", "image:1@sha256:ab", "http://h/a:b@c"].into_iter().any(with)
+        );
     }
 
     #[test]
@@ -395,6 +438,9 @@ mod tests {
             "BUNDLE_PATH",
             "GIT_CONFIG_GLOBAL",
             "HTTPS_PROXY",
+            "ELASTICSEARCH_URL",
+            "BASE_URL",
+            "CURL",
         ];
         for name in names {
             assert_eq!(hidden(name), None, "{name} is hidden");

@@ -54,6 +54,7 @@ fn policy_of_other_projects_is_protected_without_a_look_at_it() {
             &Context {
                 home: context.home.clone(),
                 cwd: context.cwd.clone(),
+                variables: Vec::new(),
                 files: &files,
                 ..*context
             },

@@ -84,6 +84,7 @@ impl Host {
             cwd: self.cwd.clone(),
             uid: self.uid,
             env: &env,
+            variables: self.env.keys().cloned().collect(),
             files: &self.files,
         })
     }

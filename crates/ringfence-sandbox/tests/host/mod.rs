@@ -161,6 +161,7 @@ impl Host {
             cwd: PathBuf::from("/home/u/project"),
             uid: self.facts.user.0,
             env: &env,
+            variables: Vec::new(),
             files: &self.files,
         };
         resolve(&self.request, &context).unwrap_or_else(|error| panic!("{error}"))

@@ -55,14 +55,15 @@ fn credentials_are_hidden_and_the_rest_is_passed() {
 #[test]
 fn a_password_in_a_value_hides_the_variable_and_no_plan_forgets_it() {
     everywhere(|place| {
-        let names = ["HTTPS_PROXY", "all_proxy", "GOPROXY"];
-        for value in ["http://proxy:1", "http://me:hush@proxy:1", "http://proxy:1", "me:hush@proxy"]
+        let names = ["HTTPS_PROXY", "all_proxy", "GOPROXY", "SMTP_URL", "my_broker_uri"];
+        for value in
+            ["http://proxy:1", "http://me:hush@proxy:1", "http://proxy:1", "socks://me:hush@proxy"]
         {
             // A plan that was made for another value is not used for this one.
             let outside = names.map(|name| (name, value));
             let seen = inside(place, &[], &outside);
             let shown = names.map(|name| seen.contains(&format!("{name}={value}")));
-            assert_eq!(shown, [!value.contains("hush"); 3], "{value}: {seen:?}");
+            assert_eq!(shown, [!value.contains("hush"); 5], "{value}: {seen:?}");
         }
         let seen =
             inside(place, &["-e", "HTTPS_PROXY"], &[("HTTPS_PROXY", "http://me:hush@proxy")]);

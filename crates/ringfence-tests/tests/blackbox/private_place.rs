@@ -23,7 +23,7 @@ fn name(place: &Place) -> PathBuf {
 }
 
 /// Says where its temporary files are, once they can be written.
-const WHERE: &str = "echo x >$TMPDIR/f && echo y >$HOME/f && echo $TMPDIR";
+const WHERE: &str = "echo x >$TMPDIR/f && echo y >$HOME/.f && echo $TMPDIR";
 
 fn run(place: &Place) -> Finished {
     let mut command = place.ringfence_run();
@@ -201,7 +201,7 @@ fn a_name_that_means_another_place_in_each_directory_is_none() {
                 "--",
                 "sh",
                 "-c",
-                "cd / && echo x >$HOME/f && echo $HOME; ls -A $OLDPWD",
+                "cd / && echo x >$HOME/.f && echo $HOME; ls -A $OLDPWD",
             ]);
             let ran = ringfence_tests::Running::start(command).finish();
             let home = ran.ends(0).well();
