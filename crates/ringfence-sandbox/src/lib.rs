@@ -39,6 +39,7 @@ mod metadata;
 mod other_group;
 mod own_group;
 mod own_number;
+mod removal;
 mod settled;
 mod sockets;
 mod told_of_input;

@@ -2,6 +2,7 @@
 
 use crate::error::LaunchError;
 use crate::plan::Plan;
+use crate::removal;
 use ringfence_sys::fd;
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -151,7 +152,7 @@ pub(crate) fn remove_private(path: &Path) {
     if let Some(directory) = own_directory(parent) {
         // By the descriptor: who may write beside the parent could put a link in its place meanwhile.
         let place = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-        remove_all(&place.join(name));
+        removal::remove(&place.join(name));
         remove_dead(&place);
     }
     if own {
@@ -177,16 +178,8 @@ fn remove_dead(parent: &Path) {
             ringfence_sys::signal::kill(pid, 0) == Err(ringfence_sys::Errno::ESRCH)
         });
         if dead {
-            remove_all(&entry.path());
+            removal::remove(&entry.path());
         }
-    }
-}
-
-/// Removes a directory with what is in it, directories too that the command closed to its own user.
-fn remove_all(path: &Path) {
-    if fs::remove_dir_all(path).is_err() {
-        crate::guard::unlock(path, 0);
-        let _ = fs::remove_dir_all(path);
     }
 }
 

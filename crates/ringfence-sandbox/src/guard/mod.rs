@@ -40,7 +40,6 @@ pub use notes::written;
 pub(crate) use notes::{WILL, noted_by_image};
 use others::{Others, Word};
 pub use past::made_by_a_run;
-pub(crate) use quarantine::unlock;
 use ringfence_policy::{Guarded, shown};
 use ringfence_sys as sys;
 use said::Said;

@@ -344,23 +344,12 @@ pub(super) fn through(place: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()))
 }
 
-/// Removes what nobody misses.
-pub(super) fn discard(path: &Path) {
-    unlock(path, 0);
-    let _ = remove(path);
-}
-
-/// Removes a path, with what is in it.
-fn remove(path: &Path) -> io::Result<()> {
-    if path.symlink_metadata()?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
-}
-
 /// Gives the owner back the right to enter and to empty directories that were locked on purpose.
 /// Links are not followed, and the depth is bounded: what lies deeper is not ours to chase.
 ///
 /// Another sandbox in the same tree may put a link in a directory's place at any moment, so each is
 /// opened first, and what is done, is done by the descriptor.
-pub(crate) fn unlock(path: &Path, depth: usize) {
+pub(super) fn unlock(path: &Path, depth: usize) {
     let carefully = (flags::DIRECTORY | flags::NO_FOLLOW) as i32 | ringfence_sys::fd::PATH_ONLY;
     let place = fs::OpenOptions::new().read(true).custom_flags(carefully).open(path);
     let Some(place) = place.ok().filter(|_| depth <= 256) else { return };

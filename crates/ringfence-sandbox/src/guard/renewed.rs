@@ -12,6 +12,7 @@
 use super::quarantine::{Copied, Quarantine, copy, fill, random_name, rename_aside, unlock};
 use super::work::Directory;
 use super::{Said, past};
+use crate::removal;
 use ringfence_policy::shown;
 use ringfence_sys as sys;
 use std::ffi::{OsStr, OsString};
@@ -214,7 +215,7 @@ impl Renewing<'_> {
             _ if linked => "it has another name, and is no plain file".to_owned(),
             _ => return,
         };
-        super::quarantine::discard(&at);
+        removal::remove(&at);
         self.said.push(format!("{} was removed ({why})", shown::path(shown)));
     }
 

@@ -8,8 +8,9 @@ use super::quarantine::Quarantine;
 use super::said::{self, inside};
 use super::saved::replace;
 use super::stays::leads_straight;
-use super::{Guarding, Said, Saved, changed, locked, named, quarantine};
+use super::{Guarding, Said, Saved, changed, locked, named};
 use crate::plan::{Found, GuardStep, GuardedTree};
+use crate::removal;
 use ringfence_policy::git_everywhere::Everywhere;
 use ringfence_policy::gitread::Pass;
 use ringfence_policy::path::normal;
@@ -307,7 +308,7 @@ impl Work<'_> {
         };
         for name in entries.keys() {
             if name == ".system" {
-                quarantine::discard(&inner.at(name));
+                removal::remove(&inner.at(name));
             } else {
                 self.take_away(&inner.at(name), &shown.join(name), "created");
             }

@@ -209,3 +209,23 @@ fn a_name_that_means_another_place_in_each_directory_is_none() {
         }
     });
 }
+
+/// Makes more levels than there are descriptors, and closes one to its own user, far down.
+const NESTED: &str = "import os; os.chdir(os.environ['TMPDIR'])\n\
+                      for name in ['a', 'b', '1', '2']: os.mkdir(name); open(name + '/file', 'w')\n\
+                      os.symlink('/', 'root'); os.chdir('b')\n\
+                      for level in range(600):\n    os.mkdir('d'); os.chdir('d'); open('file', 'w'); os.mkdir('e')\n\
+                      for level in range(300): os.chdir('..')\n\
+                      os.chmod('d', 0); print(os.environ['TMPDIR'])";
+
+#[test]
+fn a_directory_that_is_deep_or_closed_goes_with_the_run() {
+    everybody(Tier::Process, |place| {
+        place.file("home/project/nested.py", NESTED);
+        let shared = shared(place);
+        let script = format!("ulimit -n 200; TMPDIR={} $RF -- python3 nested.py", shared.display());
+        let private = place.shell(&script).ends(0).text();
+        assert!(Path::new(&private).starts_with(&shared), "the control: it was there: {private}");
+        assert_eq!(all_below(&shared), BTreeSet::new());
+    });
+}
