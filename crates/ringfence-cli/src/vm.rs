@@ -202,7 +202,7 @@ pub fn vm(arguments: Vec<OsString>) -> Result<u8, Fault> {
         }
         ["status"] => status(),
         ["clean"] => {
-            vm::discard_templates(&home());
+            vm::discard_templates(&home()).map_err(Fault::usage)?;
             Ok(0)
         }
         _ => Err(Fault::usage("ringfence vm setup, status or clean")),

@@ -1,6 +1,8 @@
 //! What a machine is made of, and where that is on the host.
 
 use super::monitor::Monitor;
+use ringfence_policy::shown;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The emulator.
@@ -36,6 +38,22 @@ pub fn cache(home: &Path) -> PathBuf {
     }
 }
 
+/// Whether that is the caller's, there or yet to be made: as root with another user's `HOME` it is not, and what lies there
+/// would be the kernel and the memory of root's guests.
+///
+/// # Errors
+/// A sentence.
+pub fn is_own(cache: &Path) -> Result<(), String> {
+    let there = cache.ancestors().find_map(|above| above.metadata().ok());
+    match there.map(|data| data.uid()) {
+        Some(user) if user != crate::facts::user() => Err(format!(
+            "{} is another user's (uid {user}), and so would your guests be: set HOME or XDG_CACHE_HOME to a directory of yours",
+            shown::path(cache)
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Where `vm setup` puts a kernel: for all users when it is root's.
 pub fn kernel_place(home: &Path) -> PathBuf {
     if ringfence_sys::identity::user() == 0 { PathBuf::from(FOR_ALL) } else { cache(home) }
@@ -50,6 +68,7 @@ impl Assets {
         if !cfg!(target_arch = "x86_64") {
             return Err("the vm tier is for x86-64 hosts".to_owned());
         }
+        is_own(&cache(home))?;
         let missing = |what: &str| format!("the vm tier has no {what} yet: ringfence vm setup");
         let monitor = match monitor {
             Monitor::Qemu => qemu().ok_or_else(|| missing("qemu-system-x86_64"))?,

@@ -16,6 +16,7 @@ const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
 /// # Errors
 /// A sentence, with what to type.
 pub fn run(home: &Path, say: &mut dyn FnMut(&str)) -> Result<(), String> {
+    assets::is_own(&assets::cache(home))?;
     if assets::qemu().is_none() {
         install(QEMU_PACKAGE, say)?;
         if assets::qemu().is_none() {

@@ -333,8 +333,12 @@ pub(super) fn remove_others(cache: &Path, prefix: &str, kept: &str) {
 }
 
 /// Removes all templates, and what was left of such.
-pub fn discard(home: &Path) {
+///
+/// # Errors
+/// A sentence: they are another user's.
+pub fn discard(home: &Path) -> Result<(), String> {
     let cache = assets::cache(home);
+    assets::is_own(&cache)?;
     turn::tidy(&cache);
     for entry in cache.read_dir().into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -342,6 +346,7 @@ pub fn discard(home: &Path) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
+    Ok(())
 }
 
 /// Copies what of a kernel's image is no kernel yet: the header, and the code that enters it (x86's boot protocol).

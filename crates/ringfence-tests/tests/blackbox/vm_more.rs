@@ -3,7 +3,7 @@
 
 use super::inspection::server::Server;
 use super::vm::{cache, guests_of_one, ringfence, sh, start};
-use ringfence_tests::{Running, binary};
+use ringfence_tests::{Person, Place, Running, Tier, binary, left_out, people};
 use rustix::process::Signal;
 use std::fs;
 
@@ -137,4 +137,29 @@ fn a_program_that_was_removed_meanwhile_says_so() {
         // The control.
         run(":").ends(0);
     });
+}
+
+/// Root with another user's home (`sudo -E`): what lies there would be the kernel and the memory of its guests.
+#[test]
+fn the_cache_of_another_user_is_none() {
+    if !people().contains(&Person::Root) {
+        return left_out(
+            "another user's cache of guests",
+            "it takes root to give a directory away",
+        );
+    }
+    let place = Place::new(Person::Root, Tier::Namespace);
+    let theirs = place.directory("theirs");
+    std::os::unix::fs::chown(&theirs, Some(12345), None).unwrap();
+    for words in [
+        &["run", "--tier", "vm", "--", "true"][..],
+        &["vm", "setup"],
+        &["vm", "status"],
+        &["vm", "clean"],
+    ] {
+        let mut command = ringfence(&place, words);
+        command.env("XDG_CACHE_HOME", theirs.join("cache"));
+        Running::start(command).finish().ends(125).says("is another user's (uid 12345)");
+    }
+    assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0);
 }
