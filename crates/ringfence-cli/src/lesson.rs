@@ -8,6 +8,7 @@ use crate::proposed::Told;
 use ringfence_learn::bus;
 use ringfence_learn::propose::{Asked, Proposal, propose};
 use ringfence_learn::secrets::Secrets;
+use ringfence_learn::variables;
 use ringfence_learn::watch::{self, Observed, Use, Watch};
 use ringfence_policy::decide::Request;
 use ringfence_policy::own::LEARNING;
@@ -76,15 +77,19 @@ fn taught(
     observed: &Observed,
     scratch: &Scratch,
 ) -> Result<(), Fault> {
-    let asked = asked(&scratch.sessions());
-    let mut proposal = propose(policy, observed, &asked);
+    let names: Vec<String> =
+        std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    let (mut proposal, spoken) = std::thread::scope(|beside| {
+        let spoken = beside.spawn(|| variables::spoken(policy, &names, observed));
+        let proposal = propose(policy, observed, &asked(&scratch.sessions()));
+        let spoken = spoken.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (proposal, spoken)
+    });
     let log = std::fs::read(scratch.bus()).unwrap_or_default();
     let connected = observed.sockets.iter().filter(|(path, _)| is_bus(path));
     let connected = connected.flat_map(|(_, uses)| uses.by.iter().cloned()).collect();
     proposal.bus(policy, &bus::refused(&String::from_utf8_lossy(&log)), &connected);
-    let names: Vec<String> =
-        std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
-    proposal.variables(policy, &names, observed);
+    proposal.variables(spoken);
     if policy.exact_libraries {
         proposal.libraries(policy, &libraries::answer(policy, argv), observed);
     }
@@ -126,6 +131,7 @@ impl Scratch {
         if let Ok(above) = place::state().map(|state| state.join(place::LEARN))
             && place::private_directory(&above).is_ok()
         {
+            place::spread(&above);
             sweep(&above);
             let name = format!("{}-{random:08x}", std::process::id());
             if let Ok(path) = make(above.join(name)) {

@@ -6,8 +6,9 @@ use crate::secrets::{Secrets, named_in};
 use crate::units::{is_shared, unit};
 use crate::watch::{Act, Observed, Use};
 use ringfence_policy::decide::{Decision, Request};
-use ringfence_policy::{Home, HostFiles, Policy, Subject, decide, unseen_above};
-use std::collections::{BTreeMap, BTreeSet};
+use ringfence_policy::{FileView, Home, HostFiles, Policy, Subject, decide, unseen_above};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// What of one unit was used.
@@ -142,18 +143,19 @@ impl Proposal {
 fn lacking<'o>(policy: &Policy, observed: &'o Observed, secrets: &Secrets) -> Vec<Lacking<'o>> {
     let mut lacking = Vec::new();
     let files = secrets.files();
+    let leading = leading(policy);
     for ((path, act), uses) in &observed.paths {
         // That a directory in which each program has one was listed is told, though it is on the way to a rule.
         let below = path.strip_prefix(&policy.home_dir);
         let listed = *act == Act::Read && below.is_ok_and(is_shared);
-        if is_its_own(policy, path) || leads_to(policy, path) && !listed {
+        if is_its_own(policy, path) || leading.contains(path.as_os_str()) && !listed {
             continue;
         }
         let subject = Subject::on_host(path, files);
         let decision = match act {
             Act::Write => decide(policy, &Request::Write(subject)),
             // What the host has not is not there either way.
-            _ if path.symlink_metadata().is_err() => continue,
+            _ if files.link(path).is_err() => continue,
             Act::Execute => decide(policy, &Request::Exec(subject)),
             _ => decide(policy, &Request::Read(subject)),
         };
@@ -161,7 +163,7 @@ fn lacking<'o>(policy: &Policy, observed: &'o Observed, secrets: &Secrets) -> Ve
         // A private home takes writes; what is secret is told even then.
         let passing = decision.allowed && (secret.is_none() || *act != Act::Write);
         let alone = || observed.replaced.contains(path) || journal(observed, path).is_some();
-        let held = *act == Act::Write && alone() && is_mount(policy, path);
+        let held = *act == Act::Write && is_mount(policy, path) && alone();
         let private = decision.layer == "private" && *act == Act::Write;
         let lacks = private.then(|| unseen_above(policy, path, files)).flatten();
         // Whoever does not find it makes it: this program did, though it was there (`mkdir -p`).
@@ -297,11 +299,10 @@ fn is_device(path: &Path) -> bool {
         || kind.is_ok_and(|kind| kind.is_char_device() || kind.is_block_device())
 }
 
-/// Directories on the way to what is granted are there anyway.
-fn leads_to(policy: &Policy, path: &Path) -> bool {
+/// Directories on the way to what is granted, which are there anyway.
+fn leading(policy: &Policy) -> HashSet<&OsStr> {
     let granted = policy.paths.iter().map(|rule| rule.path.as_path());
     let places = granted.chain([policy.workdir.as_path(), policy.home_dir.as_path()]);
-    places.into_iter().any(|place| place.starts_with(path) && place != path)
-        || path == policy.home_dir
-        || path == policy.workdir
+    let above = places.flat_map(|place| place.ancestors().skip(1));
+    above.chain([&*policy.home_dir, &*policy.workdir]).map(Path::as_os_str).collect()
 }

@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 /// The real files, with what was found out about links.
 #[derive(Debug, Default)]
 pub struct Looked {
-    links: RefCell<HashMap<PathBuf, Option<PathBuf>>>,
+    links: RefCell<HashMap<OsString, Option<PathBuf>>>,
 }
 
 impl FileView for Looked {
     fn link(&self, path: &Path) -> io::Result<Option<PathBuf>> {
-        if let Some(known) = self.links.borrow().get(path) {
+        if let Some(known) = self.links.borrow().get(path.as_os_str()) {
             return Ok(known.clone());
         }
         let found = HostFiles.link(path)?;
-        self.links.borrow_mut().insert(path.to_owned(), found.clone());
+        self.links.borrow_mut().insert(path.into(), found.clone());
         Ok(found)
     }
 

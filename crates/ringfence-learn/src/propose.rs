@@ -9,7 +9,7 @@ use crate::secrets::Secrets;
 use crate::temporary::{is_made, temporary};
 use crate::watch::{Act, Observed, Use};
 use ringfence_policy::decide::Request;
-use ringfence_policy::path::{Bases, anchor, quote};
+use ringfence_policy::path::{Bases, anchor, quote, within};
 use ringfence_policy::{Access, Host, HostFiles, Policy, Subject, decide};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -286,9 +286,9 @@ pub(crate) fn is_its_own(policy: &Policy, path: &Path) -> bool {
         "/dev/stdout",
         "/dev/stderr",
     ];
-    let users = path.starts_with(&policy.home_dir) || path.starts_with(&policy.workdir);
-    !users && OWN.iter().any(|own| path.starts_with(own))
-        || DEVICES.iter().any(|device| path == Path::new(device))
+    let users = || within(path, &policy.home_dir) || within(path, &policy.workdir);
+    OWN.iter().any(|own| within(path, Path::new(own))) && !users()
+        || DEVICES.iter().any(|device| path.as_os_str() == *device)
 }
 
 /// Whether a rule names a path in a directory of libraries, or a tree there that it is in: that is

@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 pub(crate) fn is_mount(policy: &Policy, path: &Path) -> bool {
     let exactly = |rule: &PathRule| {
         let shows = matches!(rule.access, Access::Read | Access::Write);
-        shows && rule.path == path && is_tree(rule)
+        shows && rule.path.as_os_str() == path.as_os_str() && is_tree(rule)
     };
     let writable = |rule: &PathRule| {
-        let above = rule.path != path && path.starts_with(&rule.path);
-        rule.access == Access::Write && above && is_tree(rule)
+        let above = || rule.path != path && path.starts_with(&rule.path);
+        rule.access == Access::Write && above() && is_tree(rule)
     };
     policy.paths.iter().any(exactly) && !policy.paths.iter().any(writable)
 }

@@ -5,10 +5,10 @@ use crate::credentials::{AGENTS, OUTSIDE, SECRETS, by_name};
 use crate::looked::Looked;
 use crate::propose::shown;
 use crate::{services, units::is_shared};
-use ringfence_policy::path::normal;
+use ringfence_policy::path::{normal, within};
 use ringfence_policy::secrets::{Lead, leads};
 use ringfence_policy::{Moved, Policy, Resolver, homes_of_others};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::iter::once;
 use std::os::unix::ffi::OsStrExt;
@@ -62,7 +62,9 @@ impl Secrets {
         secrets.places = secrets.all().collect();
         let told = secrets.led.clone();
         let led = |(place, why): &(PathBuf, _)| {
-            let real = place.canonicalize().ok().filter(|real| real != place)?;
+            // Hundreds of places in the same few directories: each name is looked at once.
+            let real = Resolver::once(&secrets.files).real(place).ok()?;
+            let real = Some(real.path).filter(|path| real.exists && path != place)?;
             // Not `/dev/null`, by which many a history is kept from being kept.
             let kept = real.is_file() || real.is_dir();
             (kept && !secrets.is_above(&real)).then_some((real, *why))
@@ -121,7 +123,8 @@ impl Secrets {
     /// What a run that is watched is not shown, wherever it may be, but for an agent's files that its policy grants.
     pub fn hidden(&self, granted: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
         let open = self.homes.iter().skip(1).chain(&self.others).filter(|home| is_open(home));
-        let open: Vec<&PathBuf> = open.collect();
+        let open: Vec<(&PathBuf, Option<HashSet<OsString>>)> =
+            open.map(|home| (home, names(home))).collect();
         let at = |(below, _): &(&str, _)| {
             let first = self.homes.first().map(|home| home.join(below));
             // In other homes what is there and not closed: root has no capability inside.
@@ -130,7 +133,12 @@ impl Secrets {
                 let mut above = path.ancestors().skip(1).take(home);
                 path.symlink_metadata().is_ok() && above.all(is_open)
             };
-            let there = open.iter().map(|home| home.join(below)).filter(there);
+            let first_name = Path::new(below).iter().next().unwrap_or_default();
+            // Where it may be listed, most of it is seen not to be there by one look.
+            let open = open
+                .iter()
+                .filter(|(_, names)| names.as_ref().is_none_or(|names| names.contains(first_name)));
+            let there = open.map(|(home, _)| home.join(below)).filter(there);
             let all = first.into_iter().chain(there);
             all.chain(self.moved.path(below)).collect::<Vec<_>>()
         };
@@ -200,7 +208,7 @@ impl Secrets {
     fn placed(&self, path: &Path) -> Option<&'static str> {
         // All of them: a base directory can be moved to where the home has another secret.
         let usual = self.usual(path);
-        let led = || self.led.iter().find(|(real, _)| is_in(path, real)).map(|(_, why)| *why);
+        let led = || self.led.iter().find(|(real, _)| within(path, real)).map(|(_, why)| *why);
         usual.iter().find_map(|name| listed(name)).or_else(led)
     }
 
@@ -208,6 +216,7 @@ impl Secrets {
     fn usual(&self, path: &Path) -> Vec<PathBuf> {
         let mut names: Vec<PathBuf> = self.moved.usual(path).into_iter().collect();
         let homes = self.homes.iter().chain(&self.others);
+        let homes = homes.filter(|home| within(path, home));
         let homes = homes.filter_map(|home| path.strip_prefix(home).ok());
         names.extend(homes.map(Path::to_owned));
         names.extend(self.elsewhere.iter().filter_map(|(base, usual)| {
@@ -288,12 +297,12 @@ fn listed(name: &Path) -> Option<&'static str> {
     (!KNOWN.iter().any(|known| bytes == known.as_bytes())).then_some(*why)
 }
 
-/// Whether a path without `.` and `..` is another one, or below it: as `Path::starts_with`, which takes both apart, and
-/// thousands of paths are asked about hundreds.
-fn is_in(path: &Path, above: &Path) -> bool {
-    let above = above.as_os_str().as_bytes();
-    let rest = path.as_os_str().as_bytes().strip_prefix(above);
-    rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+/// What is in a directory, where it may be listed and has not too much.
+fn names(directory: &Path) -> Option<HashSet<OsString>> {
+    const MOST: usize = 4096;
+    let names: Vec<_> = directory.read_dir().ok()?.take(MOST).collect();
+    let all = names.len() < MOST && names.iter().all(Result::is_ok);
+    all.then(|| names.into_iter().flatten().map(|entry| entry.file_name()).collect())
 }
 
 /// Whether the caller may go through a directory without being root.

@@ -4,6 +4,7 @@ use crate::propose::{Proposal, READ, WRITE, is_its_own};
 use crate::secrets::Secrets;
 use crate::watch::{Act, Observed, Use};
 use ringfence_policy::decide::Request;
+use ringfence_policy::path::within;
 use ringfence_policy::{FileView, HostFiles, Policy, Subject, decide, unseen_above};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,12 +13,13 @@ const OWN: [&str; 3] = ["/dev/shm", "/tmp", "/var/tmp"];
 
 /// Whether a path is in one of them.
 pub(crate) fn is_temporary(path: &Path) -> bool {
-    OWN.iter().any(|own| path.starts_with(own))
+    OWN.iter().any(|own| within(path, Path::new(own)))
 }
 
 /// The directory for temporary files that a path is in, where that is the run's own and not the user's home or project.
 pub fn temporary(policy: &Policy, path: &Path) -> Option<&'static str> {
-    let around = OWN.into_iter().find(|own| path.starts_with(own) && path != Path::new(own))?;
+    let around =
+        OWN.into_iter().find(|own| within(path, Path::new(own)) && path.as_os_str() != *own)?;
     is_its_own(policy, path).then_some(around)
 }
 

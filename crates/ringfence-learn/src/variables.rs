@@ -16,16 +16,18 @@ const MOST_OF_ONE: usize = 16 << 20;
 /// The most that is read in all.
 const MOST: usize = 256 << 20;
 
+/// Variables of the caller's that the policy hides and that files name. It reads these, and nothing of a proposal: it may be
+/// asked beside.
+pub fn spoken(policy: &Policy, names: &[String], observed: &Observed) -> BTreeMap<String, Use> {
+    let hidden = |name: &&String| !decide(policy, &Request::Env { name: (*name).clone() }).allowed;
+    let hidden: Vec<&String> = names.iter().filter(hidden).collect();
+    if hidden.is_empty() { BTreeMap::new() } else { named(&hidden, observed) }
+}
+
 impl Proposal {
-    /// Variables of the caller's that the policy hides and that files name.
-    pub fn variables(&mut self, policy: &Policy, names: &[String], observed: &Observed) {
-        let hidden =
-            |name: &&String| !decide(policy, &Request::Env { name: (*name).clone() }).allowed;
-        let hidden: Vec<&String> = names.iter().filter(hidden).collect();
-        if hidden.is_empty() {
-            return;
-        }
-        for (name, uses) in named(&hidden, observed) {
+    /// Names what was [`spoken`] of.
+    pub fn variables(&mut self, spoken: BTreeMap<String, Use>) {
+        for (name, uses) in spoken {
             let reason =
                 "hidden as a credential, or as what leads to a process that acts for you; \
                           files that it executed or read name it"

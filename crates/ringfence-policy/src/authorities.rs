@@ -96,7 +96,7 @@ fn one(
     if !real.exists {
         return Ok(());
     }
-    let subject = Subject { path: path.to_owned(), real: Some(real.path.clone()), missing: false };
+    let subject = Subject { path: normal(path), real: Some(real.path.clone()), missing: false };
     if judge_path::file(policy, &subject, Act::Read).allowed {
         return Ok(());
     }

@@ -4,6 +4,7 @@ use crate::decide::{Subject, Verdict};
 use crate::files::FileView;
 use crate::glob;
 use crate::guard;
+use crate::path::within;
 use crate::policy::{Access, Guarded, Home, PathRule, Policy, Source, TierChoice};
 use crate::shown;
 use std::os::unix::ffi::OsStrExt;
@@ -84,7 +85,8 @@ pub fn through_links(policy: &Policy, path: &Path) -> PathBuf {
     let mut path = path.to_path_buf();
     // As many as the kernel follows; a circle ends here as it does there.
     for _ in 0..40 {
-        let link = path.ancestors().find_map(|above| policy.links.get_key_value(above));
+        let links = policy.links.iter().filter(|(place, _)| within(&path, place));
+        let link = links.max_by_key(|(place, _)| place.as_os_str().len());
         let Some((place, target)) = link else { break };
         let rest = path.strip_prefix(place).unwrap_or(Path::new("")).to_path_buf();
         let base = place.parent().unwrap_or(Path::new("/"));
@@ -142,11 +144,15 @@ fn emptied(policy: &Policy, path: &Path) -> bool {
 
 /// Whether a rule denies a path, the very one that is meant: no link of it is followed.
 pub fn denied(policy: &Policy, path: &Path) -> bool {
-    best(policy, Access::Deny, path).is_some()
+    best(policy, Access::Deny, &crate::path::normal(path)).is_some()
 }
 
 /// Whether a rule covers a path.
 pub(crate) fn covers(rule: &PathRule, path: &Path) -> bool {
+    // Both are normal, and most rules are about something else.
+    if !within(path, &rule.path) {
+        return false;
+    }
     match (path.strip_prefix(&rule.path), &rule.pattern) {
         (Err(_), _) => false,
         (Ok(below), _) if rule.link => below.as_os_str().is_empty(),
@@ -299,7 +305,7 @@ fn not_readable(policy: &Policy, path: &Path, missing: bool, act: Act) -> Verdic
 fn leads_to_granted(policy: &Policy, path: &Path) -> bool {
     let grants =
         policy.paths.iter().filter(|rule| matches!(rule.access, Access::Read | Access::Write));
-    grants.map(|rule| &rule.path).any(|granted| granted != path && granted.starts_with(path))
+    grants.map(|rule| &rule.path).any(|granted| granted != path && within(granted, path))
 }
 
 /// The private directory that a path is in, and what writing there comes to.

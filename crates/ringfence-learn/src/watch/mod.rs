@@ -142,6 +142,7 @@ pub fn run(command: Command, what: Watch) -> std::io::Result<(ExitStatus, Observ
         // Killed meanwhile: nobody waits for the answer.
         let _ = notify::go_on(listener, waits.id);
     }
+    observed.settle();
     observed.processes = processes.count();
     let end = watched.ended()?;
     let after = peaks::spent();
@@ -200,7 +201,7 @@ fn record(
             // A socket is a file that is made.
             let bound = observed::local(bytes).filter(|_| named.act == Act::Bind);
             if let Some(path) = bound.and_then(|path| process::path(thread, None, path)) {
-                observed.path(Act::Write, &path, by);
+                observed.named(Act::Write, &path, by, false);
             }
         }
         return;
@@ -245,7 +246,7 @@ fn record(
                 process::path(thread, directory.map(|at| call.arguments[at] as i32), old.as_bytes())
         {
             // A link to what is mounted by itself would be one from another mount.
-            observed.path(Act::Write, &old, by);
+            observed.named(Act::Write, &old, by, false);
             observed.changed(&old, changes::Change { needed: true, replaced: true }, by);
             observed.moves(&old, &path, by);
         }

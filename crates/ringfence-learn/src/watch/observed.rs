@@ -2,8 +2,8 @@
 
 use super::{Peaks, changes::Change};
 use crate::temporary::is_temporary;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -78,40 +78,78 @@ pub struct Observed {
     pub peaks: Peaks,
     /// Things that were too many.
     pub lost: u64,
+    /// What is yet to be put in order: who is watched waits while it is noted.
+    noted: HashMap<OsString, Noted>,
+}
+
+/// What was done with one path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Noted {
+    read: Use,
+    write: Use,
+    execute: Use,
+    replaced: bool,
+    early: bool,
 }
 
 impl Observed {
-    /// A file was named.
+    /// A file was named, as is on record.
     pub fn path(&mut self, act: Act, path: &Path, by: &str) {
         self.named(act, path, by, false);
+        self.settle();
     }
 
     /// A file was named, and perhaps opened, executed or gone into.
     pub(super) fn named(&mut self, act: Act, path: &Path, by: &str, opened: bool) {
-        if self.paths.len() >= MOST {
-            self.lost += 1;
-            return;
-        }
-        let before = self.paths.len();
-        let uses = self.paths.entry((path.to_owned(), act)).or_default();
+        let Some(noted) = self.noted(path) else { return };
+        let asked = opened && act != Act::Write;
+        noted.early |= asked && noted.write.count == 0 && is_temporary(path);
+        let uses = match act {
+            Act::Write => &mut noted.write,
+            Act::Execute => &mut noted.execute,
+            _ => &mut noted.read,
+        };
         uses.add(by);
         uses.opened += u64::from(opened);
-        let first = opened && act != Act::Write && self.paths.len() > before;
-        if first && is_temporary(path) {
-            let key = (path.to_owned(), Act::Write);
-            if !self.paths.contains_key(&key) {
-                self.early.insert(key.0);
+    }
+
+    fn noted(&mut self, path: &Path) -> Option<&mut Noted> {
+        let name = path.as_os_str();
+        if !self.noted.contains_key(name) {
+            if self.noted.len() >= MOST {
+                self.lost += 1;
+                return None;
             }
+            self.noted.insert(name.to_owned(), Noted::default());
         }
+        self.noted.get_mut(name)
     }
 
     /// A name was changed: what must be there for that must be shown.
     pub(super) fn changed(&mut self, path: &Path, change: Change, by: &str) {
         if change.needed {
-            self.path(Act::Read, path, by);
+            self.named(Act::Read, path, by, false);
         }
-        if change.replaced && self.replaced.len() < MOST {
-            self.replaced.insert(path.to_owned());
+        if let Some(noted) = self.noted(path).filter(|_| change.replaced) {
+            noted.replaced = true;
+        }
+    }
+
+    /// Puts in order what was noted.
+    pub(super) fn settle(&mut self) {
+        for (path, noted) in std::mem::take(&mut self.noted) {
+            let path = PathBuf::from(path);
+            if noted.replaced {
+                self.replaced.insert(path.clone());
+            }
+            if noted.early {
+                self.early.insert(path.clone());
+            }
+            let acts =
+                [(Act::Read, noted.read), (Act::Write, noted.write), (Act::Execute, noted.execute)];
+            for (act, uses) in acts.into_iter().filter(|(_, uses)| uses.count > 0) {
+                self.paths.entry((path.clone(), act)).or_default().join(&uses);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a run that is watched is held by: the user's own trust, and what ringfence keeps of other sandboxes, wherever that is.
 
-use ringfence_tests::{Place, Running, Tier, binary, everybody};
+use ringfence_tests::{Person, Place, Running, Tier, binary, everybody, left_out};
 use std::io::{BufRead, Write};
 use std::path::Path;
 
@@ -152,4 +152,26 @@ fn a_directory_in_which_a_service_listens_is_named_and_no_rule() {
         assert!(!rules.contains("~/.engine?") && !rules.contains("~/.engine/one?"), "{text}");
         drop(listener);
     });
+}
+
+/// Without a journal ext4 looks at each file that was removed near by before it makes one: the layer of each run has a place of
+/// its own.
+#[test]
+fn the_layers_of_runs_that_are_watched_lie_apart_on_the_disk() {
+    use rustix::fs::{IFlags, Mode, OFlags, ioctl_getflags, open};
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    let flags = |directory: &Path| {
+        let open = open(directory, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        ioctl_getflags(open)
+    };
+    let kind = rustix::fs::statfs(place.root()).unwrap().f_type;
+    // EXT4_SUPER_MAGIC
+    if kind != 0xef53 || flags(place.root()).is_err() {
+        return left_out("layers that lie apart", "the file system is not ext4");
+    }
+    learnt(place, None, "echo x > f").ends(0);
+    let kept = place.at("home/.local/state/ringfence/learn");
+    assert!(flags(&kept).unwrap().contains(IFlags::TOPDIR));
+    assert!(!flags(place.root()).unwrap().contains(IFlags::TOPDIR), "the control");
+    assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 0, "nothing is left of it");
 }
