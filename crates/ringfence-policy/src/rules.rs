@@ -17,8 +17,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+mod doubted;
 mod home_within;
 mod refusals;
+
+use doubted::granted_elsewhere;
 
 /// A rule before it is known whether the links it followed can be trusted.
 struct Grant {
@@ -70,6 +73,7 @@ struct Rules<'r, 'f> {
     homes: Vec<(PathBuf, u32)>,
     /// Links beside these, with their targets as written.
     beside: Vec<(PathBuf, PathBuf)>,
+    uid: u32,
 }
 
 pub(crate) fn resolve(
@@ -93,6 +97,7 @@ pub(crate) fn resolve(
         hidden,
         homes: Vec::new(),
         beside: Vec::new(),
+        uid: context.uid,
     };
     let account = policy.account_home.clone();
     if policy.home != Home::Host {
@@ -358,14 +363,14 @@ impl Rules<'_, '_> {
         }
         let real = self.resolver.real(&anchored.path).map_err(|error| wrong(error.to_string()))?;
         self.not_own(entry, &real.path)?;
-        if !real.exists {
+        let rule = plain(Access::Write, real.path.clone(), true, self.merged.source(entry));
+        if !real.exists && self.doubt(&rule, &real.links, policy).is_none() {
             // Elsewhere it is not a program's state, and not ringfence's to make.
             if !real.path.starts_with(&policy.home_dir) || policy.home_dir.parent().is_none() {
                 return Ok(());
             }
-            policy.made.push(Made { path: real.path.clone(), text });
+            policy.made.push(Made { path: real.path, text });
         }
-        let rule = plain(Access::Write, real.path, true, self.merged.source(entry));
         self.grants.push(Grant { rule, links: real.links, found: false });
         Ok(())
     }
@@ -441,8 +446,18 @@ impl Rules<'_, '_> {
         }
         let mut left_out = BTreeSet::new();
         for (index, grant) in self.grants.iter().enumerate() {
+            if planted(&grant.links, &grant.rule.path, &trees).is_none()
+                && !granted_elsewhere(&self.grants, index, &trees)
+                && let Some(doubt) = self.doubt(&grant.rule, &grant.links, policy)
+            {
+                left_out.insert(index);
+                if !policy.warnings.contains(&doubt) {
+                    policy.warnings.push(doubt);
+                }
+                continue;
+            }
             if let Some((link, tree)) = planted(&grant.links, &grant.rule.path, &trees)
-                && !self.granted_elsewhere(index, &trees)
+                && !granted_elsewhere(&self.grants, index, &trees)
             {
                 // A project's environment that leads elsewhere is no reason not to run, and nobody asked for it.
                 if grant.found {
@@ -481,17 +496,5 @@ impl Rules<'_, '_> {
             }
         }
         Ok(())
-    }
-
-    /// Whether what a grant leads to is granted as strongly by a rule that needs no link in a
-    /// writable tree: then the link gives nothing that there is not anyhow.
-    fn granted_elsewhere(&self, index: usize, trees: &[PathBuf]) -> bool {
-        let wanted = &self.grants[index].rule;
-        self.grants.iter().enumerate().any(|(other, grant)| {
-            other != index
-                && grant.rule.access >= wanted.access
-                && planted(&grant.links, &grant.rule.path, trees).is_none()
-                && wanted.path.starts_with(&grant.rule.path)
-        })
     }
 }

@@ -53,6 +53,47 @@ fn other_links_lead_where_they_lead() {
     }
 }
 
+/// Whether a directory that `CCACHE_DIR` names is granted for writing, and what is said.
+fn by_variable(link: (&str, &str), value: &str) -> (bool, Vec<String>) {
+    let files = |link: (&str, &str)| {
+        let host = host().with(|files| files.directory("/home/u/private/in"));
+        host.with(|files| files.directory("/home/u/other/in").symlink(link.0, link.1))
+    };
+    let mut host = files(link).profile("default").env("CCACHE_DIR", value);
+    host.request.features.push("gcc".to_owned());
+    let policy = host.policy();
+    let mut written = policy.paths.iter().filter(|rule| rule.access == Access::Write);
+    let led = |path: &Path| path.starts_with("/home/u/private") || path.ends_with("in");
+    (written.any(|rule| led(&rule.path)), policy.warnings)
+}
+
+#[test]
+fn a_variable_follows_no_link_that_an_earlier_run_may_have_made() {
+    for (link, value) in [
+        (("/home/u/other/c", "/home/u/private"), "/home/u/other/c"),
+        (("/home/u/other/c", "/home/u/private"), "/home/u/other/c/in"),
+        (("/home/u/other/in/c", "../../private"), "/home/u/other/in/c"),
+    ] {
+        let (granted, told) = by_variable(link, value);
+        assert!(!granted, "{value}");
+        let told: Vec<_> = told.iter().filter(|one| one.contains("CCACHE_DIR")).collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("--write /home/u/private"), "{told:?}");
+    }
+    for (link, value) in [
+        // No run is started in the home.
+        (("/home/u/c", "/home/u/private"), "/home/u/c"),
+        // It leads nowhere else.
+        (("/home/u/other/c", "in"), "/home/u/other/c"),
+        // None is on the way.
+        (("/home/u/other/c", "/home/u/private"), "/home/u/private"),
+    ] {
+        let (granted, told) = by_variable(link, value);
+        assert!(granted, "{value} {told:?}");
+        assert!(!told.iter().any(|one| one.contains("CCACHE_DIR")), "{told:?}");
+    }
+}
+
 #[test]
 fn the_hooks_directory_may_be_in_the_home_of_a_user_by_his_name() {
     let hooks = |value: &str| {
