@@ -35,6 +35,8 @@ struct Building<'a> {
     root: u8,
     /// What each memory-backed file system may hold, as its option.
     size: CString,
+    /// And so many files and directories, where the size is the user's choice.
+    files: Option<CString>,
     /// The view is the host's tree.
     host: bool,
     /// Directories bound so far: what is below them exists already.
@@ -82,6 +84,23 @@ pub(super) fn write(script: &mut Script, plan: &Plan, skeletons: &Skeletons) {
     building.finish();
 }
 
+/// Files and directories for a size: each takes memory that no block counts. The view itself is made of some as well.
+fn most_files(bytes: u64) -> u64 {
+    const BLOCK: u64 = 4096;
+    const AT_LEAST: u64 = 8192;
+    bytes / BLOCK + AT_LEAST
+}
+
+/// The options of a file system in memory.
+fn memory_options<'o>(
+    mode: &'o CStr,
+    size: &'o CStr,
+    files: Option<&'o CStr>,
+) -> Vec<(&'o CStr, Option<&'o CStr>)> {
+    let files = files.map(|files| (c"nr_inodes", Some(files)));
+    [(c"mode", Some(mode)), (c"size", Some(size))].into_iter().chain(files).collect()
+}
+
 impl<'a> Building<'a> {
     fn new(
         script: &'a mut Script,
@@ -90,13 +109,14 @@ impl<'a> Building<'a> {
         skeletons: &'a Skeletons,
     ) -> Building<'a> {
         script.note("make a root directory on", Some(Path::new("/")));
-        let size = match root {
-            MountOp::Root { size: Some(bytes) } => format!("{bytes}"),
-            _ => "50%".to_owned(),
+        let (size, files) = match root {
+            MountOp::Root { size: Some(bytes) } => (format!("{bytes}"), Some(most_files(*bytes))),
+            _ => ("50%".to_owned(), None),
         };
         let size = CString::new(size).unwrap_or_default();
-        let options = [(c"mode", Some(c"0755")), (c"size", Some(size.as_c_str()))];
+        let files = files.map(|files| CString::new(files.to_string()).unwrap_or_default());
         let attributes = NO_SUID | NO_DEVICES;
+        let options = memory_options(c"0755", &size, files.as_deref());
         let memory = new_file_system(script, c"tmpfs", &options, attributes);
         let slash = script.text(c"/");
         const O_PATH_NOFOLLOW: u32 = 0o10_000_000 | flags::NO_FOLLOW | O_CLOEXEC;
@@ -120,6 +140,7 @@ impl<'a> Building<'a> {
             memory,
             root,
             size,
+            files,
             host,
             bound: Vec::new(),
             emptied: Vec::new(),
@@ -224,7 +245,7 @@ impl<'a> Building<'a> {
             MountOp::PinLink => self.hold(path, true, 0),
             MountOp::Protect => self.hold(path, false, READ_ONLY),
             MountOp::Emptied => {
-                let options = [(c"mode", Some(c"0700")), (c"size", Some(self.size.as_c_str()))];
+                let options = memory_options(c"0700", &self.size, self.files.as_deref());
                 let made = new_file_system(self.script, c"tmpfs", &options, NO_SUID | NO_DEVICES);
                 self.attach(made, path);
             }
@@ -368,7 +389,8 @@ impl<'a> Building<'a> {
         if self.is_kept(path) {
             // What is in it would be kept.
             let mode = CString::new(format!("{mode:o}")).unwrap_or_default();
-            let options = [(c"mode", Some(mode.as_c_str())), (c"size", Some(&*self.size.clone()))];
+            let (size, files) = (self.size.clone(), self.files.clone());
+            let options = memory_options(&mode, &size, files.as_deref());
             return self.file_system(path, c"tmpfs", &options, NO_SUID | NO_DEVICES);
         }
         let (from, source) = if self.host {

@@ -123,6 +123,14 @@ fn the_private_directories_have_a_size() {
             place.sh(&[], &fill).ends(0);
             place.sh(&["--disk", "1M"], &fill).ends(1).says("No space left on device");
         }
+        // What takes no blocks takes memory too.
+        for directory in ["/tmp", "/dev/shm", "$HOME"] {
+            let made =
+                |count: &str| format!("cd {directory} && seq {count} | xargs touch && echo all");
+            place.sh(&[], &made("10000")).ends(0).prints("all");
+            place.sh(&["--disk", "1M"], &made("1000")).ends(0).prints("all");
+            place.sh(&["--disk", "1M"], &made("10000")).says("No space left on device");
+        }
         // The project is the host's file system, not one of them.
         place.sh(&["--disk", "1M"], "head -c 3M /dev/zero > big").ends(0);
     });
