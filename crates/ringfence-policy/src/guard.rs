@@ -250,7 +250,12 @@ pub fn named<'n>(
     let below = path.strip_prefix(tree).ok()?;
     let parts: Vec<&OsStr> = below.iter().collect();
     for start in 0..parts.len() {
-        for name in names.iter().filter(|name| name.nested || start == 0) {
+        // Of what git keeps for itself its own names count alone.
+        let in_git = parts[..start].iter().any(|part| *part == ".git");
+        let counts = |name: &&ProtectedName| {
+            start == 0 || name.nested && (!in_git || name.name.starts_with(".git/"))
+        };
+        for name in names.iter().filter(counts) {
             let Standing::Within(length) = standing(&name.name, &parts[start..]) else { continue };
             let end = start + length;
             let mut guarded = tree.to_path_buf();

@@ -201,3 +201,28 @@ fn what_is_in_a_directory_in_the_place_of_a_granted_file_is_judged() {
         assert_eq!(fs::read_to_string(place.project(".envrc")).unwrap(), "theirs\n");
     });
 }
+
+#[test]
+fn what_git_keeps_for_itself_has_its_own_names_alone_and_why_knows() {
+    everywhere(|place| {
+        place
+            .shell("mkdir -p .git/objects .git/refs n/.git; echo ref: refs/heads/m > .git/HEAD")
+            .ends(0);
+        let stay = [".git/modules/s/.vscode/a", "n/.git/mise.toml"];
+        let go = ["n/.vscode/a", "n/mise.toml", ".git/modules/s/hooks/a"];
+        let why = |file: &str| {
+            place.ringfence(["why", "--tier", place.tier_name(), "--", "write", file]).code
+        };
+        assert_eq!(stay.map(why), [0; 2]);
+        assert_eq!(go.map(why), [1; 3]);
+        let files = [&stay[..], &go].concat().join(" ");
+        let act = format!("for f in {files}; do mkdir -p $(dirname $f); echo > $f; done");
+        let run = place.sh(&[], &act);
+        for file in stay {
+            assert!(place.project(file).exists(), "{file}: {}", run.err);
+        }
+        for file in go {
+            assert!(!place.project(file).exists(), "{file}: {}", run.err);
+        }
+    });
+}
