@@ -4,8 +4,9 @@
 //! In the namespace tier that is seen while the child builds the boundary, in namespaces of its own, where nobody
 //! else notices; the child has nothing executed before it was told.
 
+use crate::Errno;
 use crate::bytes::{from, position};
-use crate::call::{receive, send, sys};
+use crate::call::{glance, receive, send, sys};
 use crate::image::Image;
 use crate::key::Caller;
 use crate::stamp::{Looked, look};
@@ -84,7 +85,15 @@ impl Before {
         let first = core::ptr::from_mut(self).cast::<u8>();
         // SAFETY: as in `tell`; any bytes are numbers.
         let bytes = unsafe { core::slice::from_raw_parts_mut(first, size_of::<Before>()) };
-        receive(control, bytes, true) == Ok(size_of::<Before>())
+        let mut heard = Err(Errno::EAGAIN);
+        let _ = glance(|| {
+            heard = receive(control, bytes, false);
+            heard != Err(Errno::EAGAIN)
+        });
+        if heard == Err(Errno::EAGAIN) {
+            heard = receive(control, bytes, true);
+        }
+        heard == Ok(size_of::<Before>())
     }
 }
 

@@ -7,24 +7,26 @@
 //! warden until it executes the command; it does not get on before the warden has said that all is built.
 //!
 //! ```text
-//! warden  ── start ── view ──────── enters the network ── rules ── is told that the plan holds ── go ── waits ── watches
-//!              └── places ── network, its loopback ── rights, filter ─────────────────────────── confined: execve
+//! warden  ── start ── view, rules ── lets go of the host's tree ── enters the network ── go ── waits ── watches
+//!              └── places ── network, its loopback ── rights, filter ── finds, confines ── is told that the plan holds: execve
 //! ```
 //!
 //! The unmount of the host's tree waits for every processor (`synchronize_rcu_expedited`), long after nobody can
-//! reach the tree: 64 µs at rest, 800 where the others are busy. So the warden says go before it, and who executes
+//! reach the tree: 64 µs at rest, 800 where the others are busy. So the warden says so before it, and who executes
 //! sees to it that the tree is gone before any path is followed that can have a link or `..` in it: before the
-//! command is looked for.
+//! command is looked for. The launcher's word that the plan holds is waited for by who executes, and only when nothing
+//! else is left to do: nobody has to be woken to pass it on.
 //!
 //! Where a view is put together of hundreds of files (`--libs exact`), it makes the places for them too: names in
 //! the view's own file system, on which the warden mounts then.
 
+use crate::before::Before;
 use crate::bytes::{Text, string};
 use crate::call::{exit, sys};
 use crate::clone;
 use crate::image::{Header, Image, PROCESS_TIER, register, special};
 use crate::later::Later;
-use crate::machine::Machine;
+use crate::machine::{Machine, orphaned};
 use crate::network::Network;
 use crate::spawn::{Command, MOST_PATH, Refused, execute, find};
 use crate::stamp::{AT_FDCWD, Looked, look};
@@ -43,10 +45,12 @@ const BEYOND_NETWORK: u32 = 2;
 
 /// [`Beside::stage`]: the registers are there with which places are to be made.
 const PLACES: u32 = 1;
-/// [`Beside::stage`]: all is built, but the host's tree is still mounted over the root.
-const GO: u32 = 2;
+/// [`Beside::stage`]: the view is built, but the host's tree is still mounted over the root.
+const BUILT: u32 = 2;
 /// [`Beside::stage`]: it is not any more.
 const APART: u32 = 3;
+/// [`Beside::stage`]: all is built.
+const GO: u32 = 4;
 
 /// [`Beside::places`]: all are made.
 const MADE: u32 = 1;
@@ -72,8 +76,12 @@ pub struct Beside {
     network: AtomicI64,
     /// [`BEGUN`], [`BEYOND_NETWORK`]; the kernel clears it when the command executes, or at the end.
     running: AtomicU32,
-    /// [`PLACES`], [`GO`], [`APART`].
+    /// [`PLACES`], [`BUILT`], [`APART`], [`GO`].
     stage: AtomicU32,
+    /// Where the launcher's word is put that the plan holds; null where it does not say so.
+    before: *mut Before,
+    /// 1 when the launcher died instead.
+    unheard: AtomicU32,
     /// [`MADE`] when the places are made, or more by the error number.
     places: AtomicU32,
     /// 1 when `refused` is written.
@@ -103,6 +111,8 @@ impl Beside {
             network: AtomicI64::new(0),
             running: AtomicU32::new(0),
             stage: AtomicU32::new(0),
+            before: core::ptr::null_mut(),
+            unheard: AtomicU32::new(0),
             places: AtomicU32::new(0),
             failed: AtomicU32::new(0),
             refused: MaybeUninit::uninit(),
@@ -124,7 +134,9 @@ impl Beside {
         (command, search): (*const Command, Option<&[u8]>),
         path: *mut [u8; MOST_PATH],
         stack: &mut [u8],
+        before: Option<&mut Before>,
     ) {
+        self.before = before.map_or(core::ptr::null_mut(), core::ptr::from_mut);
         self.machine.image = machine.image;
         self.machine.trace = machine.trace;
         self.command = command;
@@ -210,8 +222,7 @@ impl Beside {
                 return;
             }
             take(&mut (*this).machine, registers);
-            (*this).stage.store(PLACES, Ordering::Release);
-            wake(&(*this).stage);
+            reach(&(*this).stage, PLACES);
         }
     }
 
@@ -258,47 +269,49 @@ impl Beside {
         }
     }
 
-    /// Has it execute the command, and waits until it does; returns its PID. With a view, lets go of the host's
-    /// tree meanwhile, which is mounted over the root.
+    /// The view is built, and its Landlock ruleset is filled: lets go of the host's tree, which is mounted over the
+    /// root, while the command is made ready.
+    ///
+    /// # Errors
+    /// Those of `umount2(2)`.
+    ///
+    /// # Safety
+    /// As for [`Beside::start`].
+    pub(crate) unsafe fn view_built(this: *mut Beside) -> Result<()> {
+        // SAFETY: atomic.
+        let stage = unsafe { &(*this).stage };
+        reach(stage, BUILT);
+        leave_host()?;
+        reach(stage, APART);
+        Ok(())
+    }
+
+    /// Has it execute the command, when the launcher has said so, and waits until it does; returns its PID, or nothing
+    /// when the launcher died instead.
     ///
     /// # Errors
     /// What failed; no process is left then.
     ///
     /// # Safety
     /// As for [`Beside::start`].
-    pub(crate) unsafe fn execute(this: *mut Beside) -> core::result::Result<i32, Refused> {
+    pub(crate) unsafe fn execute(this: *mut Beside) -> core::result::Result<Option<i32>, Refused> {
         // SAFETY: what is touched here is atomic, or its own until it has executed or ended.
         unsafe {
             if (*this).pid <= 0 {
                 return Err(Refused::Clone(Errno::ESRCH));
             }
-            (*this).stage.store(GO, Ordering::Release);
-            wake(&(*this).stage);
-            if Beside::has_view(this)
-                && let Err(errno) = leave_host()
-            {
-                Beside::abandon(this);
-                return Err(Refused::Host(errno));
-            }
-            (*this).stage.store(APART, Ordering::Release);
-            wake(&(*this).stage);
+            reach(&(*this).stage, GO);
             wait_beside(&(*this).running, (*this).pid, |now| now != 0);
+            if (*this).unheard.load(Ordering::Acquire) != 0 {
+                clone::collect((*this).pid);
+                return Ok(None);
+            }
             if (*this).failed.load(Ordering::Acquire) == 0 {
-                return Ok((*this).pid);
+                return Ok(Some((*this).pid));
             }
             clone::collect((*this).pid);
             Err((*this).refused.assume_init_read())
         }
-    }
-
-    /// Whether the namespace tier's view was built.
-    ///
-    /// # Safety
-    /// As for [`Beside::start`].
-    unsafe fn has_view(this: *const Beside) -> bool {
-        // SAFETY: written before it was started.
-        unsafe { (*this).machine.image }
-            .is_some_and(|image| image.header().flags & PROCESS_TIER == 0)
     }
 
     /// Ends it, where it has begun.
@@ -313,6 +326,12 @@ impl Beside {
             clone::withdraw(pid);
         }
     }
+}
+
+/// Says that the warden is so far.
+fn reach(stage: &AtomicU32, number: u32) {
+    stage.store(number, Ordering::Release);
+    wake(stage);
 }
 
 /// Writes a byte as it is.
@@ -395,19 +414,49 @@ unsafe fn become_command(this: *mut Beside) -> Option<Refused> {
         }
         let command = &*(*this).command;
         (*this).machine.registers[register::WORKDIR as usize] = command.workdir as usize;
-        let (early, all) = (header.early as usize, image.confine().len());
-        if let Err(failed) = (*this).machine.run(image.confine(), places, early) {
-            return Some(Refused::Confine(failed));
+        let stage = &(*this).stage;
+        let refused = make_ready(this, places, process_tier);
+        // What is refused is told after that too: the launcher's word is not to lie unread at the socket's end.
+        if let Some(before) = (*this).before.as_mut() {
+            let control = (*this).machine.control();
+            if !before.hear(control) || orphaned(control) {
+                (*this).unheard.store(1, Ordering::Release);
+                return None;
+            }
         }
-        wait_while(&(*this).stage, |now| now < GO);
+        wait_while(stage, |now| now < GO);
+        (*this).machine.trace.mark_command(b"rules", (*this).machine.control());
+        if refused.is_some() {
+            return refused;
+        }
         if process_tier {
             let _ = sys!(prctl, PR_SET_PDEATHSIG, 0, 0, 0, 0);
         }
-        if !process_tier && !has_left_host() {
-            wait_while(&(*this).stage, |now| now < APART);
-        }
         if command.job {
             crate::job::begin();
+        }
+        let (held, all) = (header.held as usize, image.confine().len());
+        if let Err(failed) = (*this).machine.run(image.confine(), held, all) {
+            return Some(Refused::Confine(failed));
+        }
+        Some(execute(&(*this).machine, command, (*this).path.cast()))
+    }
+}
+
+/// All steps that can be made before the launcher has said that the plan holds, from one on, and the command is found
+/// meanwhile; returns what failed.
+unsafe fn make_ready(this: *mut Beside, first: usize, process_tier: bool) -> Option<Refused> {
+    // SAFETY: as in `live`.
+    unsafe {
+        let (image, command) = ((*this).machine.image?, &*(*this).command);
+        let (early, held) = (image.header().early as usize, image.header().held as usize);
+        if let Err(failed) = (*this).machine.run(image.confine(), first, early) {
+            return Some(Refused::Confine(failed));
+        }
+        let stage = &(*this).stage;
+        wait_while(stage, |now| now < if process_tier { GO } else { BUILT });
+        if !process_tier && !has_left_host() {
+            wait_while(stage, |now| now < APART);
         }
         let name = string(*command.arguments);
         let search = (*this).search.map(|directories| &*directories);
@@ -415,10 +464,8 @@ unsafe fn become_command(this: *mut Beside) -> Option<Refused> {
         if let Err(refused) = find(&mut path, name, search, string(command.workdir)) {
             return Some(refused);
         }
-        if let Err(failed) = (*this).machine.run(image.confine(), early, all) {
-            return Some(Refused::Confine(failed));
-        }
-        Some(execute(&(*this).machine, command, (*this).path.cast()))
+        let made = (*this).machine.run(image.confine(), early, held);
+        made.err().map(Refused::Confine)
     }
 }
 

@@ -31,8 +31,6 @@ pub mod said {
     pub const EXECUTE: u8 = b'x';
     /// No process could be made for the command.
     pub const CLONE: u8 = b'f';
-    /// The host's tree could not be let go of.
-    pub const HOST: u8 = b'h';
 }
 
 const PR_SET_PDEATHSIG: usize = 1;
@@ -61,15 +59,17 @@ pub struct Start<'a> {
 ///
 /// # Safety
 /// As for [`Machine::run`].
-pub unsafe fn main(start: Start<'_>) -> (Warden, Wanted) {
+pub unsafe fn main(mut start: Start<'_>) -> (Warden, Wanted) {
     let control = start.machine.control();
     let Some(image) = start.machine.image else { exit(125) };
     let flags = image.header().flags;
     let (beside, command) = (start.machine.beside, start.command);
     let (sought, path) = ((&raw const command, start.search), &raw mut *start.path);
+    let before = start.before.take();
+    let heard = before.is_some();
     // SAFETY: nobody else touches the object, the stack or the path yet; all outlive the process beside us, which
     // has executed or ended when this function returns.
-    unsafe { (*beside).prepare(start.machine, sought, path, start.stack) };
+    unsafe { (*beside).prepare(start.machine, sought, path, start.stack, before) };
     // SAFETY: by the caller's promise.
     if let Err(failed) = unsafe { start.machine.run(image.build(), 0, image.build().len()) } {
         // SAFETY: prepared, and not waited for.
@@ -79,7 +79,7 @@ pub unsafe fn main(start: Start<'_>) -> (Warden, Wanted) {
     }
     let process_tier = flags & PROCESS_TIER != 0;
     // SAFETY: as above.
-    let pid = match unsafe { begin(start) } {
+    let pid = match unsafe { begin(start, heard) } {
         Ok(Some(pid)) => pid,
         // The launcher is gone. Without a mount namespace there are things of ours to remove.
         Ok(None) if process_tier => {
@@ -98,8 +98,8 @@ pub unsafe fn main(start: Start<'_>) -> (Warden, Wanted) {
 }
 
 /// Has the command executed; nothing when the launcher died before.
-unsafe fn begin(start: Start<'_>) -> Result<Option<i32>, Refused> {
-    let Start { machine, command, shell, stack, path, before, .. } = start;
+unsafe fn begin(start: Start<'_>, heard: bool) -> Result<Option<i32>, Refused> {
+    let Start { machine, command, shell, stack, path, .. } = start;
     let flags = machine.image.map_or(0, |image| image.header().flags);
     let control = machine.control();
     let path = path.as_ptr();
@@ -112,15 +112,13 @@ unsafe fn begin(start: Start<'_>) -> Result<Option<i32>, Refused> {
             sys!(prctl, PR_SET_PDEATHSIG, PARENT_DEATH, 0, 0, 0),
         )
     };
-    let told = before.is_none_or(|before| before.hear(control));
-    if !told || orphaned(control) {
+    if !heard && orphaned(control) {
         // SAFETY: prepared, and not waited for.
         unsafe { Beside::abandon(machine.beside) };
         return Ok(None);
     }
-    machine.trace.mark_child(b"rules", control);
     if flags & AWAITED != 0 {
-        // While the kernel lets go of the host's tree, which is mostly waiting.
+        // While the command is looked for.
         let _ = send(control, &[said::GO]);
     }
     // SAFETY: started by the image.
@@ -131,16 +129,16 @@ unsafe fn begin(start: Start<'_>) -> Result<Option<i32>, Refused> {
         unsafe { *shell.add(1) = path };
         let command = Command { arguments: shell, ..command };
         // SAFETY: as promised to `main`; all signals are blocked, and nobody uses the stack any more.
-        result = unsafe { spawn(machine, &command, c"/bin/sh".as_ptr().cast(), stack) };
+        result = unsafe { spawn(machine, &command, c"/bin/sh".as_ptr().cast(), stack) }.map(Some);
     }
-    if let Ok(pid) = result {
+    if let Ok(Some(pid)) = result {
         if flags & ANNOUNCED != 0 {
             // SAFETY: the path ends with a zero byte.
             let _ = send_about(control, said::EXECUTES, unsafe { string(path) }, pid);
         }
         machine.trace.mark_child(b"executed", control);
     }
-    result.map(Some)
+    result
 }
 
 fn say(control: i32, refused: Refused) {
@@ -151,7 +149,6 @@ fn say(control: i32, refused: Refused) {
         Refused::Confine(failed) => report(control, said::CONFINE, failed),
         Refused::Execute(errno) => report(control, said::EXECUTE, at(errno)),
         Refused::Clone(errno) => report(control, said::CLONE, at(errno)),
-        Refused::Host(errno) => report(control, said::HOST, at(errno)),
     }
 }
 

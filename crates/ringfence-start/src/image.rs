@@ -9,7 +9,7 @@
 //! ```
 
 /// The first word of every image: its format. Changed with every change of what is below.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimageB");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimageC");
 
 /// A range of bytes in the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,11 @@ pub struct Header {
     pub aside: u32,
     /// The first so many steps of `confine` (those with them) need nothing of the view ([`crate::beside`]).
     pub early: u32,
+    /// All but the last steps of `confine`, which are made when the launcher has said that the plan holds: who makes them is
+    /// the command, or nearly, to signals and to the filter.
+    pub held: u32,
+    /// Nothing: spans follow in eight bytes each.
+    pub unused: u32,
     /// Records of [`Op`]: what the child does before it looks for the command.
     pub build: Span,
     /// Records of [`Op`]: what a process does between `clone` and `execve`.
@@ -169,6 +174,8 @@ pub mod special {
     pub const PLACES_START: u32 = FIRST + 15;
     /// Waits until they are made.
     pub const PLACES_MADE: u32 = FIRST + 16;
+    /// The view is built: lets go of the host's tree.
+    pub const VIEW_BUILT: u32 = FIRST + 18;
     /// A path must lead to what a descriptor is, its last link not followed: descriptor, path.
     pub const LEADS_TO: u32 = FIRST + 17;
 }
@@ -267,14 +274,31 @@ pub mod stamp_kind {
 /// file is the user's own and nobody else's to write).
 pub fn sum(bytes: &[u8]) -> u64 {
     const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
+    let step = |sum: u64, word: u64| (sum ^ word).wrapping_mul(PRIME).rotate_left(29);
     let mut sum = bytes.len() as u64 ^ PRIME;
+    // Four at a time, of which none waits for another one's product.
+    let mut sums = [sum, !sum, PRIME, !PRIME];
     let mut at = 0;
+    while let Some(words) = bytes.get(at..).and_then(|rest| rest.first_chunk::<32>()) {
+        let (words, _) = words.as_chunks::<8>();
+        let mut lane = 0;
+        while let (Some(sum), Some(word)) = (sums.get_mut(lane), words.get(lane)) {
+            *sum = step(*sum, u64::from_le_bytes(*word));
+            lane += 1;
+        }
+        at += 32;
+    }
+    let mut lane = 0;
+    while let Some(one) = sums.get(lane) {
+        sum = step(sum, *one);
+        lane += 1;
+    }
     while let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        sum = (sum ^ u64::from_le_bytes(*word)).wrapping_mul(PRIME).rotate_left(29);
+        sum = step(sum, u64::from_le_bytes(*word));
         at += 8;
     }
     while let Some(byte) = bytes.get(at) {
-        sum = (sum ^ u64::from(*byte)).wrapping_mul(PRIME).rotate_left(29);
+        sum = step(sum, u64::from(*byte));
         at += 1;
     }
     sum
@@ -309,7 +333,8 @@ impl Image {
         };
         fits(header.build, size_of::<Op>(), length)?;
         fits(header.confine, size_of::<Op>(), length)?;
-        (header.aside <= header.early && header.early <= header.confine.length).then_some(())?;
+        (header.aside <= header.early && header.early <= header.held).then_some(())?;
+        (header.held <= header.confine.length).then_some(())?;
         fits(header.stamps, size_of::<Stamp>(), length)?;
         fits(header.later, size_of::<Stamp>(), length)?;
         fits(header.data, 1, length)?;

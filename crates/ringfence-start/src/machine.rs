@@ -150,6 +150,7 @@ impl Machine {
             special::COMMAND_START
             | special::NETWORK_ENTER
             | special::PLACES_START
+            | special::VIEW_BUILT
             | special::PLACES_MADE
                 if self.beside.is_null() =>
             {
@@ -168,6 +169,8 @@ impl Machine {
             special::PLACES_MADE => unsafe { Beside::places_made(self.beside) }.map(|()| 0),
             // SAFETY: as above.
             special::NETWORK_ENTER => unsafe { Beside::enter_network(self.beside) }.map(|()| 0),
+            // SAFETY: as above.
+            special::VIEW_BUILT => unsafe { Beside::view_built(self.beside) }.map(|()| 0),
             special::DROP_CAPABILITIES => drop_capabilities().map(|()| 0),
             special::LIMIT => limit(first, second as u64).map(|()| 0),
             special::PROCESSORS => crate::processors::restrict(first).map(|()| 0),
@@ -216,8 +219,8 @@ impl Machine {
     }
 }
 
-/// Whether plans use a call. None of these touches memory but what its arguments point to.
-fn known(call: u32) -> bool {
+/// The calls that plans use, a bit each. None of these touches memory but what its arguments point to.
+const KNOWN: [u64; 8] = {
     const ALL: [Sysno; 39] = [
         Sysno::bind,
         Sysno::chdir,
@@ -259,14 +262,17 @@ fn known(call: u32) -> bool {
         Sysno::fchmod,
         Sysno::sethostname,
     ];
-    let mut at = 0;
-    while let Some(one) = ALL.get(at) {
-        if *one as u32 == call {
-            return true;
-        }
+    let (mut known, mut at) = ([0; 8], 0);
+    while at < ALL.len() {
+        known[ALL[at] as usize / 64] |= 1 << (ALL[at] as usize % 64);
         at += 1;
     }
-    false
+    known
+};
+
+/// Whether plans use a call.
+fn known(call: u32) -> bool {
+    KNOWN.get(call as usize / 64).is_some_and(|some| some & 1 << (call % 64) != 0)
 }
 
 /// Whether the launcher's end of the control socket is closed: it died before, or while the

@@ -45,8 +45,6 @@ pub enum Refused {
     Execute(Errno),
     /// No process could be made.
     Clone(Errno),
-    /// The host's tree could not be let go of.
-    Host(Errno),
 }
 
 /// Where the command is: written to `path`, with a zero byte.

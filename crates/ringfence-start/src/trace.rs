@@ -60,19 +60,32 @@ impl Trace {
     /// A place on the child's way; a fault there asks the launcher to die, and goes on when the
     /// child knows that it did.
     pub fn mark_child(&self, name: &[u8], control: i32) {
-        if !self.wanted() {
-            return;
-        }
-        self.write(name);
-        if self.deadly(name) {
-            let _ = send(control, b"D");
-            // The launcher's end of the socket closes when it is dead; before the warden's time
-            // its death kills us right here.
-            let mut word = [0u8; 1];
-            while receive(control, &mut word, true).unwrap_or(0) > 0 {}
+        if self.is_end_of_launcher(name, control) {
             // SAFETY: takes numbers.
             let _ = unsafe { sys!(kill, sys!(getpid).unwrap_or(0), PARENT_DEATH) };
         }
+    }
+
+    /// The same on the way of the process that becomes the command: the launcher's death is the warden's to be told of.
+    pub(crate) fn mark_command(&self, name: &[u8], control: i32) {
+        let _ = self.is_end_of_launcher(name, control);
+    }
+
+    /// Whether a mark was the launcher's end.
+    fn is_end_of_launcher(&self, name: &[u8], control: i32) -> bool {
+        if !self.wanted() {
+            return false;
+        }
+        self.write(name);
+        if !self.deadly(name) {
+            return false;
+        }
+        let _ = send(control, b"D");
+        // The launcher's end of the socket closes when it is dead; before the warden's time
+        // its death kills us right here.
+        let mut word = [0u8; 1];
+        while receive(control, &mut word, true).unwrap_or(0) > 0 {}
+        true
     }
 }
 

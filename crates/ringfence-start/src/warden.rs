@@ -134,6 +134,8 @@ impl Warden {
         // While nobody waits for us.
         let mut circle = if self.passing { Circle::prepare() } else { None };
         teardown::forget_processors();
+        // What it has used of its code it would let go of at its end.
+        code::let_go();
         let wanted = self.wait(&mut circle);
         if let Some(circle) = circle {
             circle.undo();

@@ -30,6 +30,7 @@ pub(super) fn assemble(
     header.build = place(&ops(&script.build.ops), script.build.ops.len());
     header.confine = place(&ops(&script.confine.ops), script.confine.ops.len());
     (header.aside, header.early) = (script.aside as u32, script.early as u32);
+    header.held = script.held as u32;
     let mut list = |stamps: &[Stamp]| {
         let mut bytes = Vec::with_capacity(size_of_val(stamps));
         stamps.iter().for_each(|stamp| write_stamp(&mut bytes, stamp));
@@ -54,7 +55,9 @@ fn header_bytes(header: &Header) -> Vec<u8> {
     for word in [header.magic, header.sum, header.namespaces] {
         bytes.extend(word.to_ne_bytes());
     }
-    for word in [header.length, header.flags, header.aside, header.early] {
+    for word in
+        [header.length, header.flags, header.aside, header.early, header.held, header.unused]
+    {
         bytes.extend(word.to_ne_bytes());
     }
     let spans = [

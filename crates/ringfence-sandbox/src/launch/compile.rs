@@ -309,6 +309,16 @@ fn write_build(
         view::write(script, plan, &extras.skeletons);
     }
     script.mark(c"view");
+    if let Some(landlock) = &plan.landlock {
+        confine::write_rules(script, landlock, own);
+    }
+    if let Some(own) = own {
+        script.close(own);
+    }
+    if !process {
+        script.note("let go of the host's tree", None);
+        script.step(special::VIEW_BUILT, &[]);
+    }
     if own_network(plan) {
         script.note(MAKE_NETWORK, None);
         script.step(special::NETWORK_ENTER, &[]);
@@ -324,12 +334,6 @@ fn write_build(
     script.mark(c"network");
     script.note("hide its memory", None);
     script.call(Sysno::prctl, &[PR_SET_DUMPABLE.into(), 0_u32.into()]);
-    if let Some(landlock) = &plan.landlock {
-        confine::write_rules(script, landlock, own);
-    }
-    if let Some(own) = own {
-        script.close(own);
-    }
     script.mark(c"filter");
     left
 }

@@ -172,6 +172,7 @@ pub(super) fn write_confinement(script: &mut Script, plan: &Plan) {
         script.step(special::STREAMS, &[Arg::Register(register::RULESET), known]);
         script.call(Sysno::landlock_restrict_self, &[Arg::Register(register::RULESET)]);
     }
+    script.held = script.length();
     script.note("confine the command", None);
     let mask = Arg::Register(register::SIGNAL_MASK);
     script.call(Sysno::rt_sigprocmask, &[SIG_SETMASK.into(), mask, 0_u32.into(), 8_u32.into()]);
@@ -188,7 +189,7 @@ fn write_start(script: &mut Script, plan: &Plan) {
 }
 
 /// What is called after an early filter, and so must be allowed by it.
-const AFTER_THE_FILTER: [&str; 14] = [
+const AFTER_THE_FILTER: [&str; 15] = [
     "chdir",
     "close_range",
     "execve",
@@ -199,6 +200,7 @@ const AFTER_THE_FILTER: [&str; 14] = [
     "landlock_add_rule",
     "landlock_restrict_self",
     "prctl",
+    "recvfrom",
     "rt_sigprocmask",
     "sched_yield",
     "sendmsg",

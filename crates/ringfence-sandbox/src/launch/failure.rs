@@ -42,7 +42,6 @@ pub(crate) fn read(message: &[u8]) -> Option<(u8, u32, Errno)> {
         said::NOT_EXECUTABLE,
         said::EXECUTE,
         said::CLONE,
-        said::HOST,
     ];
     let (step, errno) = rest.split_at_checked(4)?;
     let step = u32::from_le_bytes(step.try_into().ok()?);
@@ -72,9 +71,6 @@ impl Explaining<'_> {
             said::CLONE => LaunchError::Setup(format!(
                 "cannot make a process for the command: {why} ({errno:?})"
             )),
-            said::HOST => {
-                LaunchError::Setup(format!("cannot let go of the host's tree: {why} ({errno:?})"))
-            }
             said::NOT_FOUND if self.command.as_bytes().contains(&b'/') => {
                 LaunchError::NotFound(format!(
                     "command not found: {name} does not exist in the sandbox (ringfence why -- \

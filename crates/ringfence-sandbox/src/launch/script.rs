@@ -73,6 +73,8 @@ pub(super) struct Script {
     /// How many steps of `confine` are the first command's only, and how many need nothing of the view.
     pub aside: usize,
     pub early: usize,
+    /// How many steps of it may be made before it is known whether the plan holds.
+    pub held: usize,
     pub data: Vec<u8>,
     part: Part,
     note: Note,

@@ -109,7 +109,7 @@ impl Spawner {
                 let advice = "the session cannot see it; --workdir names another";
                 (125, format!("cannot start in {workdir}: {why} ({errno:?}); {advice}"))
             }
-            Refused::Clone(errno) | Refused::Host(errno) => {
+            Refused::Clone(errno) => {
                 (125, format!("cannot make a process: {} ({errno:?})", describe(errno)))
             }
             Refused::Confine(Failed { op, errno }) => (

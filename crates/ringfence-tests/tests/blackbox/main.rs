@@ -145,3 +145,4 @@ mod vm_saved;
 mod vm_sessions;
 mod vm_writes;
 mod windows;
+mod word;
