@@ -308,6 +308,10 @@ pub(crate) fn until_end<'g>(
             break code;
         }
     };
+    // What came while the last messages were read: of a Ctrl-C the command has died, and nobody has looked since.
+    while let Ok(arrived) = sys::signal::take(signals.as_fd()) {
+        watch.outcome.interrupted |= arrived.signal == SIGINT && !arrived.by_process;
+    }
     watch.take_messages();
     watch.outcome.ended.get_or_insert_with(Instant::now);
     if child.tier == Tier::Process {

@@ -4,7 +4,7 @@
 //! that the words waited for are put together by the programs (`do''ne` is shown as typed, and
 //! as `done` only by the program).
 
-use ringfence_tests::{Terminal, everywhere};
+use ringfence_tests::{Terminal, Tier, everybody, everywhere};
 
 #[test]
 fn a_terminal_is_a_terminal() {
@@ -85,6 +85,25 @@ fn control_c_ends_the_command_and_the_shells_list() {
         terminal.shows("\nready");
         terminal.types("\x03").shows("ignored");
         terminal.shows("\ncode 7");
+        terminal.leave();
+    });
+}
+
+/// A launcher that is behind hears of the end in the turn in which it heard of the start, before it looks for the key.
+#[test]
+fn control_c_is_not_missed_by_a_launcher_that_is_behind() {
+    everybody(Tier::Process, |place| {
+        if !place.has("strace", "--version") {
+            return;
+        }
+        let mut terminal = Terminal::shell(place);
+        let late = "strace -qq -o ../calls -e inject=recvmsg:delay_enter=300000";
+        let command = "$RF --timeout 1h -- sh -c 'echo rou''nd; exec sleep 1000'";
+        terminal.line(&format!("for i in 1 2; do {late} {command}; echo af''ter; done"));
+        terminal.shows("\nround");
+        terminal.types("\x03");
+        let shown = terminal.shows("ready> ");
+        assert!(!shown.contains("after"), "{shown}");
         terminal.leave();
     });
 }
