@@ -6,21 +6,38 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use ringfence_policy::http::{encoded, normal_path};
 
 /// Headers by which programs ask a server to take another method than the one they send.
-const OTHER_METHOD: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+const OTHER_METHOD: [&str; 4] =
+    ["x-http-method-override", "x-http-method", "x-http-verb-override", "x-method-override"];
 /// Headers by which some servers take another path.
-const OTHER_PATH: [&str; 5] =
-    ["x-original-url", "x-rewrite-url", "x-override-url", "x-original-uri", "x-forwarded-uri"];
+const OTHER_PATH: [&str; 9] = [
+    "x-forwarded-uri",
+    "x-invoke-path",
+    "x-matched-path",
+    "x-original-path",
+    "x-original-uri",
+    "x-original-url",
+    "x-override-url",
+    "x-request-uri",
+    "x-rewrite-url",
+];
 /// Where `COPY` and `MOVE` write (RFC 4918 §10.3).
 const DESTINATION: [&str; 1] = ["destination"];
 /// What a server copies from, which can be read then: of stores of objects.
-const SOURCE: [&str; 7] = [
+const SOURCE: [&str; 14] = [
     "x-amz-copy-source",
     "x-amz-rename-source",
+    "x-bce-copy-source",
     "x-copy-from",
+    "x-cos-copy-source",
     "x-goog-copy-source",
     "x-ms-copy-source",
     "x-ms-rename-source",
+    "x-nos-copy-source",
     "x-object-manifest",
+    "x-obs-copy-source",
+    "x-oss-copy-source",
+    "x-symlink-target",
+    "x-tos-copy-source",
 ];
 
 /// All of them.
@@ -151,6 +168,9 @@ mod tests {
             ("x-ms-copy-source", "https://b.org/open/y", false),
             ("X-Copy-From", "shut/y", false),
             ("x_goog_copy_source", "shut%2Fy", false),
+            ("x-oss-copy-source", "/shut/y", false),
+            ("x-oss-copy-source", "/open/y", true),
+            ("X-Symlink-Target", "shut/y", false),
         ] {
             assert_eq!(with("PUT", name, value).is_ok(), allowed, "{name}: {value}");
         }
@@ -171,6 +191,9 @@ mod tests {
             ("X-Rewrite-URL", "/open/../shut"),
             ("X-Rewrite-URL", "https://a.org/shut"),
             ("X_HTTP_Method_Override", "DELETE"),
+            ("X-HTTP-Verb-Override", "DELETE"),
+            ("X-Request-Uri", "/shut"),
+            ("X-Invoke-Path", "/shut"),
             ("X.Original-URL", "/shut"),
         ] {
             assert!(!with(name, value), "{name}: {value}");

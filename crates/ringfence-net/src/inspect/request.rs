@@ -55,6 +55,9 @@ const PLACE: [&str; 7] = [
     "x-original-method",
     "x-script-name",
 ];
+/// Headers by which a store of objects (Swift) takes another account than that of the path.
+const OTHER_ACCOUNT: [&str; 3] =
+    ["destination-account", "x-copy-from-account", "x-symlink-target-account"];
 /// Headers that concern one connection, not the request (RFC 9110 §7.6.1).
 const OF_THE_CONNECTION: [&str; 7] = [
     "connection",
@@ -152,7 +155,7 @@ pub(super) fn judge(
         decision: None,
     })?;
     clean(&mut parts.headers);
-    remove(&mut parts.headers, &[&OTHER_HOST, &PLACE]);
+    remove(&mut parts.headers, &[&OTHER_HOST, &PLACE, &OTHER_ACCOUNT]);
     parts.headers.remove(header::EXPECT);
     let place = Place { host: named.unwrap_or_else(|| place.host.clone()), ..place.clone() };
     if let Ok(host) = HeaderValue::try_from(place.authority()) {
@@ -194,7 +197,7 @@ fn same_host(place: &Place, parts: &Parts) -> Result<Option<Host>, Refused> {
 pub(super) fn clean_trailers(trailers: &mut HeaderMap) {
     const NOT_AFTER: [&str; 7] =
         ["host", "content-length", "trailer", "expect", "authorization", "cookie", "content-type"];
-    let lists = [&NOT_AFTER[..], &OTHER_HOST, &PLACE, &OF_THE_CONNECTION];
+    let lists = [&NOT_AFTER[..], &OTHER_HOST, &PLACE, &OTHER_ACCOUNT, &OF_THE_CONNECTION];
     remove(trailers, &[&lists[..], &besides::ALL].concat());
 }
 
@@ -374,6 +377,7 @@ pub(super) mod tests {
         let mut sent = vec![HOST, ("x_forwarded_host", "b.org"), ("x-forwarded-for", "192.0.2.1")];
         sent.extend(OTHER_HOST.map(|name| (name, "b.org")));
         sent.extend(PLACE.map(|name| (name, "/shut")));
+        sent.extend(OTHER_ACCOUNT.map(|name| (name, "another")));
         sent.extend([("X-Original-Host", "b.org"), ("X_Forwarded_Server", "b.org")]);
         sent.extend([("X-Original-Forwarded-Host", "b.org"), ("X-Envoy-Original-Path", "/shut")]);
         sent.extend([("X-Forwarded-Path", "/shut"), ("X-Original-Method", "DELETE")]);
