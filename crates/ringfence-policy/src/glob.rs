@@ -15,6 +15,12 @@ pub fn name_ignoring_case(pattern: &str, text: &str) -> bool {
 /// With the forms of a pattern's byte that a name may have.
 fn matches(pattern: &[u8], name: &[u8], forms: impl Fn(u8) -> [u8; 2]) -> bool {
     let same = |byte: u8, found: u8| forms(byte).contains(&found);
+    // A start holds some thousand names against patterns: most end otherwise.
+    let ends =
+        |byte: u8| matches!(byte, b'*' | b'?') || name.last().is_some_and(|&end| same(byte, end));
+    if !pattern.last().is_none_or(|&byte| ends(byte)) {
+        return false;
+    }
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
