@@ -15,6 +15,7 @@ use ringfence_policy::gitread::Said;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -222,9 +223,14 @@ impl Inputs {
 
     /// Whether what a path is, or that it is absent, is held by its directory's stamp.
     fn is_held(&self, path: &Path) -> bool {
-        let directories = self.directories.borrow();
-        let known = path.parent().and_then(|directory| directories.get(directory.as_os_str()));
-        known.is_some_and(|directory| directory.stamped)
+        // By its bytes: a path with a detour is held by none, and has a note of its own.
+        let path = path.as_os_str().as_bytes();
+        let Some(at) = path.iter().rposition(|&byte| byte == b'/') else { return false };
+        if matches!(&path[at + 1..], b"" | b"." | b"..") {
+            return false;
+        }
+        let directory = OsStr::from_bytes(&path[..at.max(1)]);
+        self.directories.borrow().get(directory).is_some_and(|directory| directory.stamped)
     }
 
     fn same(&self, path: &Path) {
@@ -241,9 +247,12 @@ impl Inputs {
             return;
         }
         let mut paths = self.paths.borrow_mut();
+        let Some(known) = paths.get_mut(path.as_os_str()) else {
+            paths.insert(path.into(), found);
+            return;
+        };
         // Other names than those that have been looked for there.
-        if let (Found::Listed(at, new), Some(Found::Listed(known, names))) =
-            (&found, paths.get_mut(path.as_os_str()))
+        if let (Found::Listed(at, new), Found::Listed(known, names)) = (&found, &mut *known)
             && new.wanted != names.wanted
         {
             let names = Rc::make_mut(names);
@@ -261,25 +270,22 @@ impl Inputs {
             Found::Listed(..) | Found::Crowded(_) | Found::Links(..) => 2,
             _ => 3,
         };
-        let known_links = matches!(paths.get(path.as_os_str()), Some(Found::Links(..)));
-        match paths.get(path.as_os_str()) {
+        let known_links = matches!(known, Found::Links(..));
+        match known {
             // Of other names than the links of one directory.
-            Some(
-                Found::Listed(identity, _) | Found::Crowded(identity) | Found::Links(identity, _),
-            ) if weak(&found) == 2 && matches!(found, Found::Links(..)) != known_links => {
-                let same = Found::Same(*identity);
-                paths.insert(path.into(), same);
+            Found::Listed(identity, _) | Found::Crowded(identity) | Found::Links(identity, _)
+                if weak(&found) == 2 && matches!(found, Found::Links(..)) != known_links =>
+            {
+                *known = Found::Same(*identity);
             }
-            Some(known) if weak(known) >= weak(&found) => {
+            known if weak(known) >= weak(&found) => {
                 // What was absent and is there now, or the reverse: it changed meanwhile.
                 let there = |found: &Found| !matches!(found, Found::Absent | Found::Hidden);
                 if there(known) != there(&found) {
                     self.fleeting("a file that changes at this moment");
                 }
             }
-            _ => {
-                paths.insert(path.into(), found);
-            }
+            known => *known = found,
         }
     }
 
@@ -332,8 +338,9 @@ impl Inputs {
     }
 }
 
-impl PathFacts for Inputs {
-    fn kind(&self, path: &Path) -> Kind {
+impl Inputs {
+    /// What is at a path, and why that is not known.
+    fn seen(&self, path: &Path) -> io::Result<Kind> {
         let seen = facts::seen(path);
         let found = match &seen {
             Ok(Kind::File) => Found::File,
@@ -343,7 +350,13 @@ impl PathFacts for Inputs {
             Err(_) | Ok(Kind::Absent) => Found::Absent,
         };
         self.add(path, found);
-        seen.unwrap_or(Kind::Absent)
+        seen
+    }
+}
+
+impl PathFacts for Inputs {
+    fn kind(&self, path: &Path) -> Kind {
+        self.seen(path).unwrap_or(Kind::Absent)
     }
 
     fn list(&self, path: &Path) -> Vec<OsString> {
@@ -388,12 +401,12 @@ impl PathFacts for Inputs {
     }
 
     fn git(&self, path: &Path) -> Said {
-        self.file(path);
+        let _ = self.file(path);
         HostPaths.git(path)
     }
 
     fn program(&self, path: &Path) -> bool {
-        self.file(path);
+        let _ = self.file(path);
         HostPaths.program(path)
     }
 

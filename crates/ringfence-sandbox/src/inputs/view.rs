@@ -1,7 +1,7 @@
 //! The host's files as a policy is resolved by them, each look noted.
 
 use super::{Found, Inputs};
-use crate::facts::{self, Kind, PathFacts};
+use crate::facts::{self, Kind};
 use ringfence_policy::{FileView, HostFiles};
 use std::ffi::OsString;
 use std::io;
@@ -9,10 +9,16 @@ use std::path::{Path, PathBuf};
 
 impl Inputs {
     /// What a path is of, as a file: a directory has no text, whatever is in it.
-    pub(super) fn file(&self, path: &Path) {
-        if self.kind(path) != Kind::Directory {
-            self.content(path);
+    ///
+    /// # Errors
+    /// `NotFound`, where there is nothing to be read, and no further look is due.
+    pub(super) fn file(&self, path: &Path) -> io::Result<()> {
+        match self.seen(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error),
+            Ok(Kind::Directory) => {}
+            _ => self.content(path),
         }
+        Ok(())
     }
 }
 
@@ -40,12 +46,12 @@ impl FileView for Inputs {
     }
 
     fn text(&self, path: &Path, most: u64) -> io::Result<String> {
-        self.file(path);
+        self.file(path)?;
         HostFiles.text(path, most)
     }
 
     fn beginning(&self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
-        self.file(path);
+        self.file(path)?;
         HostFiles.beginning(path, most)
     }
 
