@@ -74,13 +74,20 @@ pub(super) fn narrow(
             add(grants, planning, &rule.path, write, &rule.source);
         }
     }
-    for path in libraries.directories.iter().chain(&libraries.files) {
+    for path in &libraries.directories {
         if inside(path) && grants.covering(path).is_none() {
             add(grants, planning, path, false, &exact());
         }
     }
+    // What covers them is a directory, and they are in few: each is looked up once.
+    let mut last = None;
+    for path in libraries.files.iter().filter(|path| inside(path)) {
+        if !is_covered(grants, path, &mut last) {
+            add(grants, planning, path, false, &exact());
+        }
+    }
     for (link, target) in &libraries.links {
-        if inside(link) && grants.covering(link).is_none() {
+        if inside(link) && !is_covered(grants, link, &mut last) {
             grants.links.insert(link.clone(), target.clone());
         }
     }
@@ -88,6 +95,17 @@ pub(super) fn narrow(
     grants.denials =
         denials.into_iter().filter(|denial| grants.covering(&denial.path).is_some()).collect();
     Ok(())
+}
+
+/// Whether a grant covers what is no directory. `last`: the last directory that was looked up, and whether a grant covers it.
+fn is_covered<'p>(grants: &Grants, path: &'p Path, last: &mut Option<(&'p Path, bool)>) -> bool {
+    let Some(directory) = path.parent() else { return grants.covering(path).is_some() };
+    let covered = match *last {
+        Some((known, covered)) if known.as_os_str() == directory.as_os_str() => covered,
+        _ => grants.covering(directory).is_some(),
+    };
+    *last = Some((directory, covered));
+    covered || grants.trees.contains_key(path)
 }
 
 /// From so many names on an overlay is less than a mount each.
