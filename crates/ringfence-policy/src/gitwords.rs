@@ -47,6 +47,8 @@ struct Line<'a> {
     found: &'a mut Vec<(String, How)>,
     /// Where the word leads that is looked at is known.
     sure: bool,
+    /// What is shown in this pipeline: a shell at its end runs it.
+    shown: Vec<String>,
 }
 
 /// A word.
@@ -61,7 +63,8 @@ struct Word {
 
 impl<'a> Line<'a> {
     fn of(text: &'a str, depth: usize, found: &'a mut Vec<(String, How)>) -> Line<'a> {
-        Line { text: text.as_bytes(), at: 0, depth, bodies: Vec::new(), found, sure: true }
+        let (bodies, shown) = (Vec::new(), Vec::new());
+        Line { text: text.as_bytes(), at: 0, depth, bodies, found, sure: true, shown }
     }
 
     /// All commands to the end, or to the parenthesis that closes what was opened before.
@@ -79,6 +82,9 @@ impl<'a> Line<'a> {
                 }
                 b';' | b'&' | b'|' | b'\n' => {
                     command = COMMAND;
+                    if byte != b'|' {
+                        self.shown.clear();
+                    }
                     if byte == b'\n' {
                         self.documents();
                     }
@@ -167,6 +173,8 @@ impl<'a> Line<'a> {
                     literal = true;
                     self.escaped(quote.is_some(), &mut word);
                 }
+                // `$'…'` and `$"…"` are quotes.
+                (b'$', None) if matches!(self.peek(), Some(b'\'' | b'"')) => {}
                 (b'$' | b'`', open) if open != Some(b'\'') => {
                     self.at -= 1;
                     match self.expansion(&mut word) {

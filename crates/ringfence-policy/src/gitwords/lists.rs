@@ -13,6 +13,8 @@ pub(super) struct Reader {
     pub file: &'static [&'static str],
     /// Commands of its own that run a file.
     pub commands: &'static [&'static str],
+    /// What it runs of a directory that it is told to run.
+    pub main: Option<&'static str>,
     /// Whether its code is for a shell.
     pub shell: bool,
     /// Whether what is behind one dash is one word, no letters.
@@ -26,6 +28,7 @@ const PLAIN: Reader = Reader {
     attached: "",
     file: &[],
     commands: &[],
+    main: None,
     shell: false,
     long: false,
 };
@@ -43,11 +46,13 @@ pub(super) const READERS: [Reader; 14] = [
         names: &["python", "pypy", "ipython", "jython", "xonsh", "micropython"],
         code: &["c", "m"],
         valued: &["W", "X", "Q"],
+        main: Some("__main__.py"),
         ..PLAIN
     },
     Reader {
         names: &["node", "nodejs", "deno", "bun", "tsx", "ts-node", "esno", "jiti"],
         code: &["e", "p", "eval", "print"],
+        main: Some("index.js"),
         valued: &[
             "r",
             "C",

@@ -4,7 +4,7 @@ use super::lists::{
     ANY, GIT, GIT_CODE, GIT_VALUED, HARMLESS, KEYWORDS, NOTHING, OBEYED, Obeyed, READERS, Reader,
     SHOWING, WRAPPERS, WRAPPING, Wrapper,
 };
-use super::{How, Line, Word};
+use super::{How, Line, MOST, Word};
 use crate::files::is_script;
 use crate::gitconfig::Setting;
 use crate::gitruns::runs;
@@ -182,6 +182,11 @@ impl Line<'_> {
             _ => name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.').to_lowercase(),
         };
         if let Some(reader) = READERS.iter().find(|reader| reader.names.contains(&&*family)) {
+            if reader.shell {
+                for shown in std::mem::take(&mut self.shown) {
+                    self.found(&shown, How::Perhaps);
+                }
+            }
             return Next::Script(reader);
         }
         if let Some(by) = WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
@@ -268,6 +273,10 @@ impl Line<'_> {
                 return Next::Script(reader);
             }
             self.found(word, How::Run);
+            // Of a directory it is what is called so in it.
+            if let Some(main) = reader.main {
+                self.found(&format!("{}/{main}", word.trim_end_matches('/')), How::Mention);
+            }
             return TOLD;
         };
         if option.starts_with('-') || reader.long {
@@ -323,6 +332,10 @@ impl Line<'_> {
     fn value(&mut self, text: &str) {
         let how = if is_script(Path::new(text)) { How::Run } else { How::Perhaps };
         self.found(text, how);
+        // A setting (`php -d auto_prepend_file=x`).
+        if let Some((_, value)) = text.split_once('=') {
+            self.found(value, How::Perhaps);
+        }
     }
 
     /// A word that a program is given.
@@ -345,7 +358,11 @@ impl Line<'_> {
         let command = text.split_once(['=', ' ', '\t']).filter(|(key, _)| is_ssh_command(key));
         if let Some((_, command)) = command {
             self.code(command);
-        } else if !harmless {
+        } else if harmless {
+            if text.contains('/') && self.shown.len() < MOST {
+                self.shown.push(text.to_owned());
+            }
+        } else {
             let value = match text.starts_with('-') {
                 true => text.split_once('=').map_or("", |(_, value)| value),
                 false => text,

@@ -240,3 +240,16 @@ fn what_shows_a_file_may_obey_another() {
         runs(text, wanted);
     }
 }
+
+#[test]
+fn what_a_shell_is_shown_and_what_a_directory_or_a_setting_stands_for_is_run() {
+    runs("$'tools/x' a", &["tools/x"]);
+    runs("$\"tools/x\" $'a'", &["tools/x"]);
+    runs("cat tools/x | sh", &["tools/x"]);
+    runs("sed s/a/b/ ./x | head -n 3 | bash -s", &["s/a/b/", "./x"]);
+    runs("cat docs/a.md; echo ls | sh", &[]);
+    runs("cat docs/a.md | wc -l", &[]);
+    runs("php -d auto_prepend_file=tools/x.php", &["auto_prepend_file=tools/x.php", "tools/x.php"]);
+    assert_eq!(of("python3 tools/", &[How::Mention]), ["tools/__main__.py"]);
+    assert_eq!(of("node ./tools a", &[How::Mention]), ["./tools/index.js"]);
+}
