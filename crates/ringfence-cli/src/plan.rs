@@ -172,7 +172,7 @@ fn mount(step: &MountStep) -> String {
     match &step.op {
         MountOp::Root { size: None } => format!("root     {path}"),
         MountOp::Root { size: Some(size) } => format!("root     {path} of {size} bytes"),
-        MountOp::HostRoot => format!("read     {path}"),
+        MountOp::HostRoot { .. } => format!("read     {path}"),
         MountOp::Private { mode } => format!("private  {path} mode {mode:o}"),
         MountOp::Symlink { target } => format!("link     {path} -> {}", target.display()),
         MountOp::Bind { read_only: true, .. } => format!("read     {path}"),

@@ -61,7 +61,11 @@ pub enum MountOp {
         size: Option<u64>,
     },
     /// The new root is the host's, read-only.
-    HostRoot,
+    HostRoot {
+        /// Bytes that may be written to the private directories.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        size: Option<u64>,
+    },
     /// A writable directory of the sandbox's own; what is in it ends with the sandbox.
     Private {
         /// Permission bits.

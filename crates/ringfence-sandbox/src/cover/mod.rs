@@ -109,7 +109,7 @@ fn shows(op: &MountOp) -> bool {
 fn tree<'a>(shown: &HashMap<&'a Path, &MountOp>, path: &Path) -> Option<&'a Path> {
     let above = path.ancestors().skip(1);
     let (nearest, op) = above.filter_map(|above| shown.get_key_value(above)).next()?;
-    let hosts = matches!(op, MountOp::Bind { directory: true, .. } | MountOp::HostRoot);
+    let hosts = matches!(op, MountOp::Bind { directory: true, .. } | MountOp::HostRoot { .. });
     hosts.then_some(nearest)
 }
 

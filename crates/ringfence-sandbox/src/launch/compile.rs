@@ -231,7 +231,7 @@ fn passing(plan: &Plan) -> bool {
     let stays = |path: &Path| device(path).is_none_or(|device| stay.contains(&device));
     let lasts = |step: &MountStep| match &step.op {
         MountOp::Overlay { .. } | MountOp::NamedHome { apart: Some(_), .. } => true,
-        MountOp::HostRoot => true,
+        MountOp::HostRoot { .. } => true,
         // Devices of the minimal set lie in the kernel's own file system.
         MountOp::Bind { devices: false, .. } => !stays(&step.path),
         MountOp::NamedHome { from, apart: None } => !stays(from),

@@ -110,7 +110,9 @@ impl<'a> Building<'a> {
     ) -> Building<'a> {
         script.note("make a root directory on", Some(Path::new("/")));
         let (size, files) = match root {
-            MountOp::Root { size: Some(bytes) } => (format!("{bytes}"), Some(most_files(*bytes))),
+            MountOp::Root { size: Some(bytes) } | MountOp::HostRoot { size: Some(bytes) } => {
+                (format!("{bytes}"), Some(most_files(*bytes)))
+            }
             _ => ("50%".to_owned(), None),
         };
         let size = CString::new(size).unwrap_or_default();
@@ -121,7 +123,7 @@ impl<'a> Building<'a> {
         let slash = script.text(c"/");
         const O_PATH_NOFOLLOW: u32 = 0o10_000_000 | flags::NO_FOLLOW | O_CLOEXEC;
         let old = script.open(Sysno::openat, &[CWD, slash, O_PATH_NOFOLLOW.into()]);
-        let host = *root == MountOp::HostRoot;
+        let host = matches!(root, MountOp::HostRoot { .. });
         let tree =
             host.then(|| copy_tree(script, old, Path::new(""), true, attributes | READ_ONLY));
         // Stacked on the old root, which path lookups go on seeing underneath.
@@ -171,7 +173,7 @@ impl<'a> Building<'a> {
         }
         match &step.op {
             // A library is a name in a skeleton.
-            MountOp::Root { .. } | MountOp::HostRoot | MountOp::Library => {}
+            MountOp::Root { .. } | MountOp::HostRoot { .. } | MountOp::Library => {}
             MountOp::Private { mode } => self.private(path, *mode),
             MountOp::Symlink { target } => self.symlink(path, target),
             MountOp::Bind { directory, read_only, devices } => {

@@ -94,7 +94,7 @@ impl View<'_> {
         let host_root = self.grants.trees.get(Path::new("/"));
         let size = self.planning.policy.limits.disk;
         let (op, rule) = match host_root {
-            Some(grant) => (MountOp::HostRoot, grant.rule.clone()),
+            Some(grant) => (MountOp::HostRoot { size }, grant.rule.clone()),
             None => (MountOp::Root { size }, built_in("an empty root")),
         };
         MountStep { path: PathBuf::from("/"), op, rule }

@@ -121,7 +121,9 @@ fn the_private_directories_have_a_size() {
         for directory in ["/tmp", "/dev/shm", "$HOME"] {
             let fill = format!("head -c 3M /dev/zero > {directory}/big");
             place.sh(&[], &fill).ends(0);
-            place.sh(&["--disk", "1M"], &fill).ends(1).says("No space left on device");
+            for limited in [&["--disk", "1M"][..], &["--disk", "1M", "--read", "/"]] {
+                place.sh(limited, &fill).ends(1).says("No space left on device");
+            }
         }
         // What takes no blocks takes memory too.
         for directory in ["/tmp", "/dev/shm", "$HOME"] {
