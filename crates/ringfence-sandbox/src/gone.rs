@@ -73,9 +73,10 @@ fn entries(directory: &OwnedFd, device: u64) -> (Vec<OsString>, Vec<OsString>) {
     for entry in all.filter(|entry| !entry.file_name().as_bytes().starts_with(b".")) {
         // Of a link it is the link's own.
         let own = |data: &Metadata| data.dev() == device;
-        match entry.metadata().ok().filter(own).map(|data| data.file_type()) {
-            Some(kind) if kind.is_file() => files.push(entry.file_name()),
-            Some(kind) if kind.is_dir() => directories.push(entry.file_name()),
+        match entry.metadata().ok().filter(own) {
+            // One that is empty holds nothing that could be gone.
+            Some(data) if data.is_file() && data.len() > 0 => files.push(entry.file_name()),
+            Some(data) if data.is_dir() => directories.push(entry.file_name()),
             _ => {}
         }
     }

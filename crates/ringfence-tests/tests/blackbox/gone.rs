@@ -44,7 +44,7 @@ fn nothing_is_told_where_nothing_of_weight_was_written() {
     everywhere(|place| {
         place.directory("home/granted");
         let granted = place.text("home/granted");
-        let act = "echo > ~/.hidden; mkdir -p ~/.cache/x ~/go/pkg ~/d/.h; echo > ~/go/pkg/a; echo > ~/.cache/a; \
+        let act = "echo > ~/.hidden; touch ~/empty; mkdir -p ~/.cache/x ~/go/pkg ~/d/.h; echo > ~/go/pkg/a; echo > ~/.cache/a; \
                    echo > ~/d/.h/a; ln -s / ~/root; ln -s project ~/e; echo > ~/granted/a; echo > new; \
                    echo > ~/project/other";
         let quiet = run(place, &["-w", &granted], act);
