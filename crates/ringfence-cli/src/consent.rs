@@ -42,7 +42,7 @@ impl Terminal {
         let before = signal::set_mask(interrupt);
         let answer = signal::descriptor(interrupt)
             .and_then(|interrupted| {
-                terminal::take_back();
+                terminal::take_back(stdin().as_fd());
                 // What a program made of the terminal ends here, and so does what was typed for it.
                 terminal::set_mode_dropping_input(stdin().as_fd(), &self.0.lines())?;
                 ringfence_sys::say::text(format_args!("{question}"));

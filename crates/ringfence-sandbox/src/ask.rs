@@ -214,8 +214,8 @@ pub(crate) fn carry_out(
         crate::told_of_input::answer(listener, call);
     } else if call_is == Some(Sysno::setpgid) {
         crate::other_group::answer(listener, call);
-    } else if crate::other_group::gives(call) {
-        crate::other_group::answer_giving(listener, call);
+    } else if crate::foreground::gives(call) {
+        crate::foreground::answer(listener, call, duties.plan.tier);
     } else if let Some(at) = crate::own_number::place(call_is) {
         crate::own_number::answer(listener, call, at);
     } else {

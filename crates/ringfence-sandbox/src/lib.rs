@@ -34,6 +34,7 @@ mod cgroup;
 mod cover;
 mod creations;
 mod descendants;
+mod foreground;
 mod guard;
 mod metadata;
 mod other_group;

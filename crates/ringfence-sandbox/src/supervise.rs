@@ -321,6 +321,7 @@ pub(crate) fn until_end<'g>(
     drop(watch.job.take());
     // Nobody inside is there any more to stop it anew. What is to be said of a timeout holds up nobody.
     sys::terminal::show_output(watch.outcome.timed_out);
+    crate::foreground::take_back();
     if let Some(failure) = watch.failure {
         return Err(failure);
     }

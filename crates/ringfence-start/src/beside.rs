@@ -20,6 +20,7 @@
 //! Where a view is put together of hundreds of files (`--libs exact`), it makes the places for them too: names in
 //! the view's own file system, on which the warden mounts then.
 
+use crate::apart::{has_left_host, leave_host};
 use crate::before::Before;
 use crate::bytes::{Text, string};
 use crate::call::{exit, sys};
@@ -29,7 +30,6 @@ use crate::later::Later;
 use crate::machine::{Machine, orphaned};
 use crate::network::Network;
 use crate::spawn::{Command, MOST_PATH, Refused, execute, find};
-use crate::stamp::{AT_FDCWD, Looked, look};
 use crate::waits::{wait_beside, wait_soon, wait_while, wake};
 use crate::{Errno, Result};
 use core::ffi::c_void;
@@ -51,6 +51,11 @@ const BUILT: u32 = 2;
 const APART: u32 = 3;
 /// [`Beside::stage`]: all is built.
 const GO: u32 = 4;
+
+/// [`Beside::word`]: the launcher has said that the plan holds.
+const HEARD: u32 = 1;
+/// [`Beside::word`]: it died instead.
+const UNHEARD: u32 = 2;
 
 /// [`Beside::places`]: all are made.
 const MADE: u32 = 1;
@@ -80,8 +85,8 @@ pub struct Beside {
     stage: AtomicU32,
     /// Where the launcher's word is put that the plan holds; null where it does not say so.
     before: *mut Before,
-    /// 1 when the launcher died instead.
-    unheard: AtomicU32,
+    /// [`HEARD`], [`UNHEARD`].
+    word: AtomicU32,
     /// [`MADE`] when the places are made, or more by the error number.
     places: AtomicU32,
     /// 1 when `refused` is written.
@@ -112,7 +117,7 @@ impl Beside {
             running: AtomicU32::new(0),
             stage: AtomicU32::new(0),
             before: core::ptr::null_mut(),
-            unheard: AtomicU32::new(0),
+            word: AtomicU32::new(0),
             places: AtomicU32::new(0),
             failed: AtomicU32::new(0),
             refused: MaybeUninit::uninit(),
@@ -300,9 +305,19 @@ impl Beside {
             if (*this).pid <= 0 {
                 return Err(Refused::Clone(Errno::ESRCH));
             }
+            if (*(*this).command).job {
+                // Nor is the terminal given away before it is known that this is the command that runs.
+                if !(*this).before.is_null() {
+                    wait_beside(&(*this).word, (*this).pid, |now| now == 0);
+                }
+                // By itself it would ask the launcher, by the filter that it has installed.
+                if (*this).word.load(Ordering::Acquire) != UNHEARD {
+                    crate::job::begin((*this).pid);
+                }
+            }
             reach(&(*this).stage, GO);
             wait_beside(&(*this).running, (*this).pid, |now| now != 0);
-            if (*this).unheard.load(Ordering::Acquire) != 0 {
+            if (*this).word.load(Ordering::Acquire) == UNHEARD {
                 clone::collect((*this).pid);
                 return Ok(None);
             }
@@ -420,9 +435,10 @@ unsafe fn become_command(this: *mut Beside) -> Option<Refused> {
         if let Some(before) = (*this).before.as_mut() {
             let control = (*this).machine.control();
             if !before.hear(control) || orphaned(control) {
-                (*this).unheard.store(1, Ordering::Release);
+                reach(&(*this).word, UNHEARD);
                 return None;
             }
+            reach(&(*this).word, HEARD);
         }
         wait_while(stage, |now| now < GO);
         (*this).machine.trace.mark_command(b"rules", (*this).machine.control());
@@ -431,9 +447,6 @@ unsafe fn become_command(this: *mut Beside) -> Option<Refused> {
         }
         if process_tier {
             let _ = sys!(prctl, PR_SET_PDEATHSIG, 0, 0, 0, 0);
-        }
-        if command.job {
-            crate::job::begin();
         }
         let (held, all) = (header.held as usize, image.confine().len());
         if let Err(failed) = (*this).machine.run(image.confine(), held, all) {
@@ -467,32 +480,4 @@ unsafe fn make_ready(this: *mut Beside, first: usize, process_tier: bool) -> Opt
         let made = (*this).machine.run(image.confine(), early, held);
         made.err().map(Refused::Confine)
     }
-}
-
-/// Unmounts what `pivot_root(".", ".")` stacked on the root (pivot_root(2) NOTES). A path that ends in a mount
-/// point means what is on top of it here (umount2(2)).
-fn leave_host() -> Result<()> {
-    const MNT_DETACH: usize = 2;
-    // SAFETY: the path ends with a zero byte.
-    unsafe { sys!(umount2, c"/".as_ptr(), MNT_DETACH) }.map(drop)
-}
-
-/// Whether that is done, as far as any path can tell: the parent of the root is the root, and nothing above it.
-/// Not known before Linux 5.8, which does not tell mounts apart. Who does it has begun, or is about to.
-fn has_left_host() -> bool {
-    /// Some hundred microseconds.
-    const TRIES: usize = 64;
-    let (mut root, mut above) = (Looked::new(), Looked::new());
-    let Ok(root) = look(&mut root, AT_FDCWD as i32, c"/".as_ptr().cast(), 0) else { return false };
-    let Some(root) = root.mount() else { return false };
-    let mut tries = 0;
-    while tries < TRIES {
-        match look(&mut above, AT_FDCWD as i32, c"/..".as_ptr().cast(), 0) {
-            Ok(above) if above.mount() == Some(root) => return true,
-            Ok(_) => core::hint::spin_loop(),
-            Err(_) => return false,
-        }
-        tries += 1;
-    }
-    false
 }

@@ -475,7 +475,7 @@ impl Ended<'_> {
             while collect(0) == Err(Errno::EINTR) {}
         }
         if self.launched.job {
-            crate::job::take_back();
+            crate::job::take_back(0);
         }
         let signal = status & 0x7f;
         exit(if signal == 0 { status >> 8 & 0xff } else { 128 + signal })

@@ -41,28 +41,30 @@ pub fn foreground(terminal: i32) -> Result<i32> {
     Ok(group)
 }
 
-/// Makes this process a job of its own, which has the terminal. Where that has been hung up, there is nothing to be had.
-pub(crate) fn begin() {
+/// Makes a process, this one or a child that has executed nothing, a job of its own, which has the terminal. Where that
+/// has been hung up, there is nothing to be had.
+pub(crate) fn begin(process: i32) {
     // SAFETY: takes numbers.
-    let own = unsafe {
-        let _ = sys!(setpgid, 0, 0);
-        sys!(getpid)
-    };
-    if let Ok(own) = own {
-        let _ = give(0, own as i32);
-    }
+    let _ = unsafe { sys!(setpgid, process, 0) };
+    let _ = give(0, process);
 }
 
-/// Has the terminal, which is standard input, listen to the caller's group again, where it listens to one of which nobody
-/// is left: of what ran inside. Somebody else has been given it by the shell.
-pub fn take_back() {
-    let Ok(group) = foreground(0) else { return };
-    // SAFETY: takes numbers.
-    let gone = unsafe { sys!(kill, -group as isize, 0) } == Err(Errno::ESRCH);
-    // SAFETY: takes a number.
-    if gone && let Ok(own) = unsafe { sys!(getpgid, 0) } {
-        let _ = give(0, own as i32);
+/// Has a terminal listen to the caller's group again, where it listens to one of which nobody is left: of what ran
+/// inside. Somebody else has been given it by the shell.
+pub fn take_back(terminal: i32) {
+    let Ok(group) = foreground(terminal) else { return };
+    if is_left(group) {
+        return;
     }
+    // SAFETY: takes a number.
+    let own = unsafe { sys!(getpgid, 0) };
+    let _ = own.and_then(|own| give(terminal, own as i32));
+}
+
+/// Whether anybody is left of a group.
+pub fn is_left(group: i32) -> bool {
+    // SAFETY: takes numbers.
+    unsafe { sys!(kill, -group as isize, 0) != Err(Errno::ESRCH) }
 }
 
 /// Has a terminal listen to a group of the caller's session. From the background too: the

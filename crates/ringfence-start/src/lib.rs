@@ -24,6 +24,7 @@
 #![no_builtins]
 
 pub mod account;
+mod apart;
 pub mod ask;
 pub mod before;
 pub mod beside;

@@ -172,7 +172,10 @@ unsafe fn enter(shared: &mut Shared<'_>) -> Refused {
         }
     }
     if command.job {
-        crate::job::begin();
+        // SAFETY: takes nothing.
+        if let Ok(own) = unsafe { sys!(getpid) } {
+            crate::job::begin(own as i32);
+        }
     }
     let Some(image) = shared.machine.image else { return Refused::Clone(Errno::EINVAL) };
     let (first, all) = (image.header().aside as usize, image.confine().len());

@@ -3,7 +3,7 @@
 use crate::fd::owned;
 use crate::{Result, sys};
 use ringfence_start::job;
-pub use ringfence_start::job::take_back;
+pub use ringfence_start::job::is_left;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -131,14 +131,24 @@ pub fn set_foreground(terminal: BorrowedFd<'_>, group: i32) -> Result<()> {
     job::give(terminal.as_raw_fd(), group)
 }
 
+/// Has a terminal listen to the caller's group again, where nobody is left of the one that it listens to.
+pub fn take_back(terminal: BorrowedFd<'_>) {
+    job::take_back(terminal.as_raw_fd());
+}
+
+/// The caller's controlling terminal.
+pub fn own() -> Option<OwnedFd> {
+    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    crate::fd::open_at(crate::fd::CWD, c"/dev/tty", flags, 0).ok()
+}
+
 /// Lets what is written to the caller's terminal be shown again, where a program stopped that for good by
 /// `tcflow(TCOOFF)`, which no key undoes. `by_keys`: where a key did, be it the user's Ctrl-S, as well. From the
 /// background too.
 pub fn show_output(by_keys: bool) {
     const TCOOFF: i32 = 0;
     const TCOON: i32 = 1;
-    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_NONBLOCK;
-    let Ok(terminal) = crate::fd::open_at(crate::fd::CWD, c"/dev/tty", flags, 0) else { return };
+    let Some(terminal) = own() else { return };
     let Ok(before) = crate::signal::set_mask(crate::signal::SignalSet::ALL) else { return };
     // The kernel forgets a stop by a key where one by a program is ended.
     let first = if by_keys { TCOOFF } else { TCOON };

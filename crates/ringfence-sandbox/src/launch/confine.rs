@@ -252,9 +252,11 @@ fn write_listener(
     /// A supervised caller is not woken by signals that do not kill it (Linux 5.19).
     const WAIT_KILLABLE: u32 = 1 << 5;
     // What a file tells of is the launcher's around this one to set, which has the rule too: nobody could carry it out
-    // here, and servers do not start without it.
+    // here, and servers do not start without it. So is who has the terminal, which shells give to their jobs.
     let is_heard = |rule: &&CallRule| {
-        rule.verdict != Verdict::Observe && !crate::told_of_input::is_ruled_by(rule)
+        rule.verdict != Verdict::Observe
+            && !crate::told_of_input::is_ruled_by(rule)
+            && !crate::foreground::is_ruled_by(rule)
     };
     let deaf: Vec<CallRule> = rules.iter().filter(is_heard).cloned().collect();
     // Who cannot be asked has not allowed it.

@@ -324,8 +324,6 @@ pub(super) fn rules(
         if notify {
             let reason = "joins a group of processes, which may be one outside";
             add("setpgid", Verdict::Supervise, &[(1, Test::Differs(0))], reason);
-            let reason = "gives the terminal to a group of processes, which may be one outside";
-            add("ioctl", Verdict::Supervise, &crate::other_group::GIVES, reason);
         }
         let verdict = if notify { Verdict::Supervise } else { Verdict::AccessDenied };
         let reason = "tells of names in directories that cannot be listed";

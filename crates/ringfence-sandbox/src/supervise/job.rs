@@ -61,7 +61,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        sys::terminal::take_back();
+        sys::terminal::take_back(std::io::stdin().as_fd());
     }
 }
 

@@ -42,7 +42,11 @@ fn the_command_leads_a_job_to_which_the_terminal_listens() {
         // Planned, and from the plan that was kept; by the shell, since it has no `#!`, too.
         place.script("bare", &format!("{STAT}\n"));
         for command in [format!("sh -c '{STAT}'"), "./bare".to_owned()] {
-            for _ in 0..2 {
+            for stale in [false, false, true, false] {
+                if stale {
+                    // The plan does not hold any more, which is known when all but the command is there.
+                    place.file("home/project/.envrc", &command);
+                }
                 terminal.line(&format!("$RF -- {command}"));
                 terminal.shows("\nownjob");
                 terminal.code(0);
@@ -299,6 +303,71 @@ os.tcsetpgrp(0, own)
         let refused = if place.tier == Tier::Process { "EPERM" } else { "ESRCH" };
         assert!(shown.contains(&format!("given given {refused} ")), "{shown}");
         terminal.line("kill $(jobs -p)");
+        terminal.leave();
+    });
+}
+
+/// What is typed for the user's shell would be read inside.
+#[test]
+fn a_job_in_the_background_does_not_take_the_terminal_from_the_shell() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.script(
+            "take",
+            "#!/usr/bin/env python3
+import errno, os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+terminal = os.open('/dev/tty', os.O_RDWR)
+os.setpgid(0, 0) if os.getpgrp() != os.getpid() else None
+def give(group):
+    try: os.tcsetpgrp(terminal, group); return 'given'
+    except OSError as error: return errno.errorcode[error.errno]
+with open('said', 'w') as said: said.write(give(os.getpgrp()))
+os.rename('said', sys.argv[1])
+",
+        );
+        let mut terminal = Terminal::shell(place);
+        // In front it may.
+        terminal.line("$RF -- ./take front; cat front; echo ' en''d'");
+        assert!(terminal.shows(" end").contains("given"));
+        terminal.line("rm front; $RF -- ./take back < /dev/null > /dev/null 2>&1 &");
+        until("it has tried", || place.project("back").exists());
+        terminal.line("wait; cat back; echo ' en''d'");
+        assert!(terminal.shows(" end").contains("EPERM"));
+        terminal.leave();
+    });
+}
+
+/// By a program that is not asked to lead a job, in a script.
+#[test]
+fn a_script_has_the_terminal_again_after_the_run() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.script(
+            "keep",
+            "#!/usr/bin/env python3
+import os, signal
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+child = os.fork()
+if child == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpgrp())
+    print('ke' + 'pt', flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+",
+        );
+        place.script("script", "#!/bin/sh\n$RF -- ./keep; read word; echo go''t $word; exit 3\n");
+        let mut terminal = Terminal::shell(place);
+        terminal.line("./script");
+        terminal.shows("\nkept");
+        terminal.line("word");
+        terminal.shows("\ngot word");
+        terminal.code(3);
         terminal.leave();
     });
 }

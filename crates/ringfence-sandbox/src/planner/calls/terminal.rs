@@ -58,5 +58,7 @@ pub(super) fn rules(
         for (call, tests) in crate::told_of_input::CALLS {
             add(call, Verdict::Supervise, tests, reason);
         }
+        let reason = "takes the terminal from a job outside, whose keys are not for the command";
+        add("ioctl", Verdict::Supervise, &crate::foreground::GIVES, reason);
     }
 }
