@@ -84,8 +84,12 @@ class Guests:
         """Why there are no guests here."""
         if self.sandbox.name != "ringfence":
             return "has no vm tier"
+        identity = {}
+        if os.geteuid() == 0:
+            identity = {"user": user.uid, "group": user.gid, "extra_groups": []}
         done = subprocess.run([str(self.sandbox.binary), "vm", "status"], capture_output=True, text=True,
-                              env=self.environment(user, {"HOME": "/", "PATH": "/usr/bin:/bin"}))
+                              env=self.environment(user, {"HOME": "/", "PATH": "/usr/bin:/bin"}),
+                              cwd="/", **identity)
         return None if done.returncode == 0 else last_line(done.stderr)
 
     def environment(self, user: User, env: dict[str, str]) -> dict[str, str]:

@@ -89,6 +89,8 @@ fn what_was_typed_before_is_no_answer() {
     terminal.line(&format!("$RF -p ask.toml -- sh -c 'echo wai''ting; {wait}; mkdir a'"));
     terminal.shows("waiting");
     terminal.line("s").line("s");
+    // Shown again, so that it lies there: what comes by a pseudoterminal is brought by a thread of the kernel.
+    terminal.shows("s\r\ns\r\n");
     fs::write(gate, "").unwrap();
     terminal.shows("calls mkdirat");
     terminal.shows("session: ");
