@@ -91,7 +91,7 @@ fn policy(request: &Request, home: &Path, cwd: &Path) -> Result<Policy> {
     let env = |name: &str| -> Option<OsString> { std::env::var_os(name) };
     let uid = crate::sys::process::user();
     let files = &HostFiles;
-    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    let variables = ringfence_policy::variable_names();
     let (home, cwd) = (home.to_owned(), cwd.to_owned());
     let context = Context { home, cwd, uid, env: &env, variables, files };
     resolve(request, &context)

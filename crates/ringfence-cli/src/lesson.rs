@@ -14,7 +14,7 @@ use ringfence_policy::decide::Request;
 use ringfence_policy::own::LEARNING;
 use ringfence_policy::path::quote;
 use ringfence_policy::protect::held_in_home;
-use ringfence_policy::{HostFiles, NetworkMode, Policy, Subject, decide};
+use ringfence_policy::{HostFiles, NetworkMode, Policy, Subject, decide, variable_names};
 use ringfence_sandbox::dbus::TRACE;
 use ringfence_session::ledger::{Reader, Row};
 use ringfence_session::place;
@@ -77,8 +77,7 @@ fn taught(
     observed: &Observed,
     scratch: &Scratch,
 ) -> Result<(), Fault> {
-    let names: Vec<String> =
-        std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    let names = variable_names();
     let (mut proposal, spoken) = std::thread::scope(|beside| {
         let spoken = beside.spawn(|| variables::spoken(policy, &names, observed));
         let proposal = propose(policy, observed, &asked(&scratch.sessions()));

@@ -4,7 +4,7 @@ use crate::error::Fault;
 use crate::options::Parsed;
 use crate::trust::{self, Found};
 use ringfence_policy::catalog::Catalog;
-use ringfence_policy::{Context, Key, Policy, Request, Setting, resolve};
+use ringfence_policy::{Context, Key, Policy, Request, Setting, resolve, variable_names};
 use ringfence_sandbox::inputs::Inputs;
 use ringfence_sandbox::{itself, state};
 use std::ffi::OsStr;
@@ -205,7 +205,7 @@ fn with_inputs<T>(
         Fault::usage(format!("the current directory cannot be used: {error}; cd to another one"))
     })?;
     let env = |name: &str| inputs.variable(name);
-    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    let variables = variable_names();
     f(&Context { home: home(), cwd, uid: uid(), env: &env, variables, files: inputs })
 }
 

@@ -62,6 +62,11 @@ pub trait FileView {
     }
 }
 
+/// The names in the real environment; one that is no text names nothing that a policy could.
+pub fn variable_names() -> Vec<String> {
+    std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect()
+}
+
 /// The real files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HostFiles;

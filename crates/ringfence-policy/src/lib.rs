@@ -77,7 +77,7 @@ mod workspace;
 
 pub use decide::{Decision, Subject, decide, decide_over};
 pub use error::PolicyError;
-pub use files::{FileView, HostFiles, Resolver};
+pub use files::{FileView, HostFiles, Resolver, variable_names};
 pub use gitconfig::executes as git_config_executes;
 pub use homes::{home_of, homes, homes_of_others};
 pub use host::{Host, HostRule};

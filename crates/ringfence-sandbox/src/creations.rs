@@ -12,7 +12,7 @@ use ringfence_policy::Guarded;
 use ringfence_sys as sys;
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use sys::caller::read_text;
@@ -142,7 +142,7 @@ impl Creations {
             };
             // Where the way does not exist nothing is made.
             let place = place.ok()?;
-            let through = PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()));
+            let through = ringfence_sys::fd::through(&place);
             let name = OsStr::from_bytes(last);
             let link = (how == How::Through).then(|| std::fs::read_link(through.join(name)).ok());
             match link.flatten() {

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use sys::fd::{CWD, DIRECTORY, NO_FOLLOW, PATH_ONLY};
+use sys::fd::{CWD, DIRECTORY, NO_FOLLOW, PATH_ONLY, through};
 
 /// Names of one directory that are looked at, and directories.
 const MOST_NAMES: usize = 1024;
@@ -88,8 +88,4 @@ fn entries(directory: &OwnedFd, device: u64) -> (Vec<OsString>, Vec<OsString>) {
 fn open(at: i32, name: &OsStr) -> Option<OwnedFd> {
     let name = CString::new(name.as_bytes()).ok()?;
     sys::fd::open_at(at, &name, DIRECTORY | NO_FOLLOW, 0).ok()
-}
-
-fn through(descriptor: &OwnedFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
 }

@@ -1,13 +1,13 @@
 //! Removing a directory with all that is in it, however deep that is and whatever its user was locked out of.
 
-use ringfence_sys::fd::{self, DIRECTORY, NO_FOLLOW, PATH_ONLY};
+use ringfence_sys::fd::{self, DIRECTORY, NO_FOLLOW, PATH_ONLY, through};
 use std::ffi::CString;
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Removes a path, with what is in it. Links are removed, not followed. What cannot be removed stays.
 pub(crate) fn remove(path: &Path) {
@@ -75,8 +75,4 @@ fn enter(path: &Path) -> Option<OwnedFd> {
     let entered = fd::open_at(fd::CWD, &path, DIRECTORY | NO_FOLLOW | PATH_ONLY, 0).ok()?;
     fs::set_permissions(through(&entered), Permissions::from_mode(0o700)).ok()?;
     Some(entered)
-}
-
-fn through(descriptor: &OwnedFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
 }

@@ -6,7 +6,7 @@ use crate::removal;
 use ringfence_sys::fd;
 use std::ffi::{CString, OsStr};
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -151,7 +151,7 @@ pub(crate) fn remove_private(path: &Path) {
     let own = parent.symlink_metadata().is_ok_and(|data| data.is_dir() && data.uid() == user);
     if let Some(directory) = own_directory(parent) {
         // By the descriptor: who may write beside the parent could put a link in its place meanwhile.
-        let place = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        let place = fd::through(&directory);
         removal::remove(&place.join(name));
         remove_dead(&place);
     }

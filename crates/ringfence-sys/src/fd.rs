@@ -3,6 +3,7 @@
 use crate::{Result, sys};
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 
 /// Opens for reading (`O_RDONLY`).
 pub const READ_ONLY: i32 = libc::O_RDONLY;
@@ -39,6 +40,11 @@ pub(crate) fn owned(raw: usize) -> OwnedFd {
 pub fn open_at(dir: RawFd, path: &CStr, flags: i32, mode: u32) -> Result<OwnedFd> {
     // SAFETY: `path` is a NUL-terminated string that outlives the call.
     unsafe { sys!(openat, dir, path.as_ptr(), flags | libc::O_CLOEXEC, mode) }.map(owned)
+}
+
+/// A path to what a descriptor of this process holds (proc_pid_fd(5)), which no rename redirects.
+pub fn through(descriptor: &impl AsRawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
 }
 
 /// Opens an absolute or relative path of which no component may be a symbolic link
@@ -388,7 +394,7 @@ pub fn is_terminal(fd: RawFd) -> bool {
 }
 
 /// The path of the terminal that a descriptor is (`/dev/pts/3`), if it is one.
-pub fn terminal_name(fd: RawFd) -> Option<std::path::PathBuf> {
+pub fn terminal_name(fd: RawFd) -> Option<PathBuf> {
     is_terminal(fd).then(|| std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()).flatten()
 }
 

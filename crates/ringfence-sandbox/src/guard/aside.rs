@@ -2,9 +2,9 @@
 //! all that their owner has of them, so nothing is removed: they are moved, by one rename within their own file system, into a
 //! directory that nobody else enters and under names that no program looks for.
 
+use super::locked;
 use super::quarantine::{ASIDE, LONGEST, random_name, rename_aside, unlock};
 use super::work::{Directory, Work};
-use super::{locked, quarantine};
 use ringfence_policy::shown;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -118,7 +118,7 @@ impl Work<'_> {
             .custom_flags(ringfence_start::flags::NO_FOLLOW as i32 | ringfence_sys::fd::PATH_ONLY)
             .open(at);
         let closed = place.and_then(|place| {
-            let through = quarantine::through(&place);
+            let through = ringfence_sys::fd::through(&place);
             fs::set_permissions(through, Permissions::from_mode(0o0))
         });
         match closed {
@@ -134,6 +134,7 @@ impl Work<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::quarantine;
     use super::super::vigil::tests::World;
     use super::*;
 

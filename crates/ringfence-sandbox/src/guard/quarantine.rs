@@ -5,7 +5,7 @@ use ringfence_start::flags;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Seek};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -294,7 +294,7 @@ pub(super) fn copy(path: &Path, target: &Path) -> io::Result<Copied> {
     if !place.metadata()?.is_file() {
         return Err(io::Error::other("it was no plain file"));
     }
-    let through = through(&place);
+    let through = ringfence_sys::fd::through(&place);
     let waits_not = ringfence_sys::fd::NON_BLOCKING;
     let open = || fs::OpenOptions::new().read(true).custom_flags(waits_not).open(&through);
     let file = open().or_else(|why| {
@@ -339,11 +339,6 @@ pub(super) fn fill(Copied { file, copy }: &Copied, room: &mut u64) -> io::Result
     done.map(drop)
 }
 
-/// A path to what is open, which may be no more than its place.
-pub(super) fn through(place: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()))
-}
-
 /// Gives the owner back the right to enter and to empty directories that were locked on purpose.
 /// Links are not followed, and the depth is bounded: what lies deeper is not ours to chase.
 ///
@@ -353,7 +348,7 @@ pub(super) fn unlock(path: &Path, depth: usize) {
     let carefully = (flags::DIRECTORY | flags::NO_FOLLOW) as i32 | ringfence_sys::fd::PATH_ONLY;
     let place = fs::OpenOptions::new().read(true).custom_flags(carefully).open(path);
     let Some(place) = place.ok().filter(|_| depth <= 256) else { return };
-    let through = through(&place);
+    let through = ringfence_sys::fd::through(&place);
     if place.metadata().is_ok_and(|data| data.permissions().mode() & 0o700 != 0o700) {
         let _ = fs::set_permissions(&through, Permissions::from_mode(0o700));
     }

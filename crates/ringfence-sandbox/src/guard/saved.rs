@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -129,7 +128,7 @@ mod pairs {
 fn enter(path: &Path) -> io::Result<(fs::File, PathBuf)> {
     const DIRECTORY: i32 = CAREFULLY | ringfence_start::flags::DIRECTORY as i32;
     let directory = fs::OpenOptions::new().read(true).custom_flags(DIRECTORY).open(path)?;
-    let through = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+    let through = ringfence_sys::fd::through(&directory);
     Ok((directory, through))
 }
 

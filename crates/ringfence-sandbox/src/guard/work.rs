@@ -88,7 +88,7 @@ impl Directory {
 
     /// A path to a name in it that no rename elsewhere can redirect.
     pub fn at(&self, name: impl AsRef<OsStr>) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd())).join(name.as_ref())
+        sys::fd::through(&self.0).join(name.as_ref())
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::grants::{Denial, Grants};
 use super::guards::Guards;
-use super::{Planning, built_in};
+use super::{Planning, built_in, home};
 use crate::facts::Kind;
-use crate::plan::{Bus, Found, LimitStep, MountOp, MountStep};
+use crate::plan::{Bus, Found, LimitStep, MountOp, MountStep, Tier};
 use ringfence_policy::{Home, Source};
 use ringfence_sys::mount::PROC_OF_THE_KERNEL;
 use std::collections::BTreeSet;
@@ -107,8 +107,8 @@ impl View<'_> {
             (PathBuf::from("/tmp"), 0o1777, "a private /tmp"),
             (PathBuf::from("/dev/shm"), 0o1777, "private shared memory"),
         ];
-        if policy.home == Home::Private && policy.home_dir.parent().is_some() {
-            wanted.push((policy.home_dir.clone(), 0o700, "a private home"));
+        if let Some(home) = home::private(self.planning, self.grants, Tier::Namespace) {
+            wanted.push((home, 0o700, "a private home"));
         }
         // A program that is shown only what its arguments name still starts where it was called:
         // relative names among them stand on that directory.

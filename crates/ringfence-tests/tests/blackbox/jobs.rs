@@ -265,6 +265,18 @@ fn no_key_stops_a_command_without_a_shell() {
     });
 }
 
+/// A program `name` in Python, with `give` by which it gives a terminal, and what it does then.
+fn gives(place: &Place, name: &str, then: &str) {
+    let give = "#!/usr/bin/env python3
+import errno, os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+def give(group, terminal=0):
+    try: os.tcsetpgrp(terminal, group); return 'given'
+    except OSError as error: return errno.errorcode[error.errno]
+";
+    place.script(name, &format!("{give}{then}"));
+}
+
 /// Its keys' signals would go there, and those of each new size of the window.
 #[test]
 fn the_terminal_is_not_given_to_another_job_of_the_shells() {
@@ -272,15 +284,10 @@ fn the_terminal_is_not_given_to_another_job_of_the_shells() {
         if !place.has("python3", "--version") {
             return;
         }
-        place.script(
+        gives(
+            place,
             "give",
-            "#!/usr/bin/env python3
-import errno, os, signal, sys
-signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-own = os.tcgetpgrp(0)
-def give(group):
-    try: os.tcsetpgrp(0, group); return 'given'
-    except OSError as error: return errno.errorcode[error.errno]
+            "own = os.tcgetpgrp(0)
 child = os.fork()
 if child == 0:
     os.setpgid(0, 0)
@@ -314,17 +321,12 @@ fn a_job_in_the_background_does_not_take_the_terminal_from_the_shell() {
         if !place.has("python3", "--version") {
             return;
         }
-        place.script(
+        gives(
+            place,
             "take",
-            "#!/usr/bin/env python3
-import errno, os, signal, sys
-signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-terminal = os.open('/dev/tty', os.O_RDWR)
+            "terminal = os.open('/dev/tty', os.O_RDWR)
 os.setpgid(0, 0) if os.getpgrp() != os.getpid() else None
-def give(group):
-    try: os.tcsetpgrp(terminal, group); return 'given'
-    except OSError as error: return errno.errorcode[error.errno]
-with open('said', 'w') as said: said.write(give(os.getpgrp()))
+with open('said', 'w') as said: said.write(give(os.getpgrp(), terminal))
 os.rename('said', sys.argv[1])
 ",
         );
