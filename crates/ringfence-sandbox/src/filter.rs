@@ -1,22 +1,18 @@
 //! Compiles the plan's call rules to a seccomp filter.
 //!
-//! The filter is a binary search over call numbers, so that the kernel's own pass over all
-//! numbers at installation (its allow-bitmap, Linux 5.11) and any call that is not in the
-//! bitmap are short; calls without rules are decided by number alone and land in the bitmap,
-//! which means that they never run the filter at all.
+//! The kernel translates each instruction to machine code at every installation, which takes most of its time, and goes
+//! through the program once for each call number there is, to find those that are allowed whatever their arguments
+//! (its allow-bitmap, Linux 5.11): these never run the filter at all. So the program is short first (what is alike is there
+//! once: [`decisions`]), and then the way to what most numbers have in common is.
+
+mod decisions;
+mod layout;
 
 use crate::plan::{AllowedCalls, CallRule, Test, Verdict};
+use decisions::{Compare, Decisions, Place, Step};
 use ringfence_sys::Sysno;
 use ringfence_sys::seccomp::{AUDIT_ARCH, Instruction, Program};
-use std::collections::{BTreeMap, BTreeSet};
-
-const LOAD_WORD: u16 = 0x20;
-const JUMP: u16 = 0x05;
-const JUMP_EQUAL: u16 = 0x15;
-const JUMP_GREATER_OR_EQUAL: u16 = 0x35;
-const JUMP_ANY_BIT: u16 = 0x45;
-const AND: u16 = 0x54;
-const RETURN: u16 = 0x06;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
@@ -63,7 +59,7 @@ pub fn compile(rules: &[CallRule], allowed: Option<&AllowedCalls>) -> Program {
             by_number.entry(number.id() as u32).or_default().push(rule);
         }
     }
-    let others = allowed.map_or(ALLOW, |allowed| action(allowed.otherwise));
+    let otherwise = allowed.map_or(ALLOW, |allowed| action(allowed.otherwise));
     let mut listed: BTreeSet<u32> = BTreeSet::new();
     for name in allowed.iter().flat_map(|allowed| &allowed.calls) {
         if let Ok(number) = name.parse::<Sysno>() {
@@ -71,31 +67,25 @@ pub fn compile(rules: &[CallRule], allowed: Option<&AllowedCalls>) -> Program {
             listed.insert(number.id() as u32);
         }
     }
-    let mut lots = vec![(0, Lot::Always(others))];
+    let mut decisions = Decisions::default();
+    let others = decisions.give(otherwise);
+    let mut lots = vec![Lot { first: 0, place: others }];
     for (number, rules) in by_number {
-        let rest = if listed.contains(&number) { ALLOW } else { others };
-        let lot = match rules[..] {
-            [] => Lot::Always(rest),
-            [rule] if rule.tests.is_empty() => Lot::Always(ruled(rule, rest)),
-            _ => Lot::Tested(decide(&rules, rest)),
-        };
-        lots.retain(|(first, _)| *first < number);
-        lots.extend([(number, lot), (number + 1, Lot::Always(others))]);
+        let rest = if listed.contains(&number) { ALLOW } else { otherwise };
+        let place = OneCall::new(&mut decisions, &rules, rest).decide();
+        lots.retain(|lot| lot.first < number);
+        lots.extend([Lot { first: number, place }, Lot { first: number + 1, place: others }]);
     }
-    lots.dedup_by(|(_, lot), (_, before)| match (lot, before) {
-        (Lot::Always(action), Lot::Always(before)) => action == before,
-        _ => false,
-    });
-    let mut program = vec![
-        load(ARCHITECTURE),
-        jump(JUMP_EQUAL, AUDIT_ARCH, 1, 0),
-        give(KILL_PROCESS),
-        load(NUMBER),
-    ];
-    program.push(jump(JUMP_GREATER_OR_EQUAL, first_unknown(), 0, 1));
-    program.push(give(action(Verdict::NotImplemented)));
-    program.extend(search(&lots));
-    Program(program)
+    let unknown = decisions.give(action(Verdict::NotImplemented));
+    lots.retain(|lot| lot.first < first_unknown());
+    lots.push(Lot { first: first_unknown(), place: unknown });
+    lots.dedup_by_key(|lot| lot.place);
+    let found = search(&mut decisions, &lots, u32::MAX);
+    let number = decisions.step(Step::Load(NUMBER, found));
+    let kill = decisions.give(KILL_PROCESS);
+    let ours = decisions.step(Step::If(Compare::Equal(AUDIT_ARCH), number, kill));
+    let first = decisions.step(Step::Load(ARCHITECTURE, ours));
+    Program(layout::lay_out(&decisions, first))
 }
 
 /// What a rule does with a call whose lot is `rest` without it: what is not allowed at all is not
@@ -112,221 +102,124 @@ pub fn told(rule: &CallRule) -> bool {
 /// Where in a program, in bytes, a number stands that an argument is compared with.
 pub fn comparisons(program: &Program, number: u32) -> impl Iterator<Item = usize> {
     const OPERAND: usize = 4;
-    let is = move |one: &Instruction| one.code == JUMP_EQUAL && one.operand == number;
+    let is = move |one: &Instruction| one.code == layout::JUMP_EQUAL && one.operand == number;
     let places = program.0.iter().enumerate().filter(move |(_, one)| is(one));
     places.map(|(at, _)| at * size_of::<Instruction>() + OPERAND)
 }
 
 /// What becomes of the calls from a number on, up to the next such number.
-enum Lot {
-    /// Always the same action.
-    Always(u32),
-    /// Code that looks at the arguments.
-    Tested(Vec<Instruction>),
-}
-
-/// Ranges in one leaf of the search. The kernel translates and compiles each instruction at
-/// every installation, so the program is kept short: the tests of a leaf share its returns.
-const LEAF: usize = 32;
-
-/// Binary search down to leaves.
-fn search(lots: &[(u32, Lot)]) -> Vec<Instruction> {
-    if lots.len() <= LEAF
-        && let Some(leaf) = leaf(lots)
-    {
-        return leaf;
-    }
-    let (low, high) = lots.split_at(lots.len() / 2);
-    let low = search(low);
-    // At or above the first of the high half: jump over the low half.
-    let mut out = skip_if(JUMP_GREATER_OR_EQUAL, high[0].0, low.len());
-    out.extend(low);
-    out.extend(search(high));
-    out
-}
-
-/// The reach of a conditional jump.
-const REACH: usize = 255;
-
-/// Where a test leads.
 #[derive(Clone, Copy)]
-enum Next {
-    /// To another one, by its place.
-    Test(usize),
-    /// To what becomes of a range, by its place.
-    Lot(usize),
+struct Lot {
+    first: u32,
+    place: Place,
 }
 
-/// A binary search, then the returns and codes that it leads to; nothing if a jump would reach too far.
-fn leaf(lots: &[(u32, Lot)]) -> Option<Vec<Instruction>> {
-    let mut returns: BTreeMap<u32, usize> = BTreeMap::new();
-    let mut tail = Vec::new();
-    for (_, lot) in lots {
-        if let Lot::Always(action) = lot {
-            returns.entry(*action).or_insert_with(|| {
-                tail.push(give(*action));
-                tail.len() - 1
-            });
-        }
+/// At most so many numbers are compared with one after the other.
+const IN_A_ROW: usize = 4;
+
+/// Has the lot found of a number that is loaded and below `end`: by a binary search, down to few numbers that differ from
+/// those around them.
+fn search(decisions: &mut Decisions, lots: &[Lot], end: u32) -> Place {
+    if let [lot] = lots {
+        return lot.place;
     }
-    let places: Vec<usize> = lots
-        .iter()
-        .map(|(_, lot)| match lot {
-            Lot::Always(action) => returns[action],
-            Lot::Tested(code) => {
-                tail.extend_from_slice(code);
-                tail.len() - code.len()
-            }
-        })
-        .collect();
-    let mut tests = Vec::new();
-    halve(lots, 0, &mut tests);
-    let mut out = Vec::with_capacity(tests.len() + tail.len());
-    for (at, &(number, low, high)) in tests.iter().enumerate() {
-        let distance = |next| match next {
-            Next::Test(place) => place - at - 1,
-            Next::Lot(place) => tests.len() - at - 1 + places[place],
+    if let Some(place) = in_a_row(decisions, lots, end) {
+        return place;
+    }
+    let (low, high) = lots.split_at(middle(lots));
+    let (below, above) = (search(decisions, low, high[0].first), search(decisions, high, end));
+    decisions.step(Step::If(Compare::AtLeast(high[0].first), above, below))
+}
+
+/// Compares with each number that differs from the rest; nothing where these are too many, or more than numbers.
+fn in_a_row(decisions: &mut Decisions, lots: &[Lot], end: u32) -> Option<Place> {
+    let single = |at: usize| {
+        let next = lots.get(at + 1).map_or(end, |next| next.first);
+        next - lots[at].first == 1
+    };
+    // The rest is around the first number, or behind it.
+    let rest = lots.iter().take(2).map(|lot| lot.place).find(|rest| {
+        let differ = || (0..lots.len()).filter(|at| lots[*at].place != *rest);
+        differ().count() <= IN_A_ROW && differ().all(single)
+    })?;
+    let differ = lots.iter().rev().filter(|lot| lot.place != rest);
+    Some(differ.fold(rest, |rest, lot| {
+        decisions.step(Step::If(Compare::Equal(lot.first), lot.place, rest))
+    }))
+}
+
+/// Where lots are parted: as many numbers below as above, where each lot counts for some more.
+fn middle(lots: &[Lot]) -> usize {
+    const EACH: usize = 8;
+    let weight = |at: usize| (lots[at].first - lots[0].first) as usize + EACH * at;
+    let whole = weight(lots.len() - 1) + EACH;
+    (1..lots.len()).min_by_key(|at| (2 * weight(*at)).abs_diff(whole)).unwrap_or(1)
+}
+
+/// What the accumulator holds of a call's arguments: the number of one, and the mask that was applied.
+type Held = Option<(u8, Option<u32>)>;
+
+/// The decision about one call: each rule in turn, then what becomes of the rest.
+struct OneCall<'a> {
+    decisions: &'a mut Decisions,
+    rules: &'a [&'a CallRule],
+    rest: u32,
+    /// What was made of the rules from one on, by what is held there.
+    known: HashMap<(usize, Held), Place>,
+}
+
+impl<'a> OneCall<'a> {
+    fn new(decisions: &'a mut Decisions, rules: &'a [&'a CallRule], rest: u32) -> OneCall<'a> {
+        OneCall { decisions, rules, rest, known: HashMap::new() }
+    }
+
+    fn decide(mut self) -> Place {
+        self.from(0, None)
+    }
+
+    fn from(&mut self, rule: usize, held: Held) -> Place {
+        let Some(one) = self.rules.get(rule) else { return self.decisions.give(self.rest) };
+        if let Some(place) = self.known.get(&(rule, held)) {
+            return *place;
+        }
+        let place = self.tests(rule, &one.tests, held);
+        self.known.insert((rule, held), place);
+        place
+    }
+
+    /// The tests of a rule that are left: it holds when all do.
+    fn tests(&mut self, rule: usize, left: &[(u8, Test)], held: Held) -> Place {
+        let [(index, test), left @ ..] = left else {
+            return self.decisions.give(ruled(self.rules[rule], self.rest));
         };
-        let (low, high) = (u8::try_from(distance(low)).ok()?, u8::try_from(distance(high)).ok()?);
-        out.push(jump(JUMP_GREATER_OR_EQUAL, number, high, low));
-    }
-    out.extend(tail);
-    Some(out)
-}
-
-/// Adds the tests that tell these ranges apart, of which the first has this place; where they begin.
-fn halve(lots: &[(u32, Lot)], first: usize, tests: &mut Vec<(u32, Next, Next)>) -> Next {
-    if lots.len() == 1 {
-        return Next::Lot(first);
-    }
-    let half = lots.len() / 2;
-    let (low, high) = lots.split_at(half);
-    let place = tests.len();
-    tests.push((high[0].0, Next::Lot(first), Next::Lot(first)));
-    let below = halve(low, first, tests);
-    let above = halve(high, first + half, tests);
-    tests[place] = (high[0].0, below, above);
-    Next::Test(place)
-}
-
-/// The code for one call: each rule in turn, then `rest`. Every path ends in a return.
-fn decide(rules: &[&CallRule], rest: u32) -> Vec<Instruction> {
-    let mut out = Vec::new();
-    let mut left = rules;
-    while let [rule, after @ ..] = left {
-        let (same, others) = left.split_at(alike(left, rest));
-        if same.len() > 1 {
-            out.extend(any_of(same, rest));
-            left = others;
-            continue;
+        let (mask, compare, wanted) = match *test {
+            Test::Equals(value) => (None, Compare::Equal(value), true),
+            Test::Masked(mask, value) => (Some(mask), Compare::Equal(value), true),
+            Test::Differs(value) => (None, Compare::Equal(value), false),
+            Test::MaskDiffers(mask, value) => (Some(mask), Compare::Equal(value), false),
+            Test::AnyBit(mask) => (None, Compare::AnyBit(mask), true),
+        };
+        let holds = Some((*index, mask));
+        let passed = self.tests(rule, left, holds);
+        let failed = self.from(rule + 1, holds);
+        let (yes, no) = if wanted { (passed, failed) } else { (failed, passed) };
+        let mut place = self.decisions.step(Step::If(compare, yes, no));
+        if held == holds {
+            return place;
         }
-        left = after;
-        let mut code = vec![give(ruled(rule, rest))];
-        // From the last test to the first: each skips the rest of this rule when it fails.
-        for (position, (index, test)) in rule.tests.iter().enumerate().rev() {
-            let skipped = code.len();
-            // The argument may still be loaded by the test before.
-            let loaded = position > 0
-                && rule.tests[position - 1].0 == *index
-                && !matches!(rule.tests[position - 1].1, Test::Masked(..) | Test::MaskDiffers(..));
-            let mut check = if loaded { Vec::new() } else { vec![load(argument(*index))] };
-            if let Test::Masked(mask, _) | Test::MaskDiffers(mask, _) = *test {
-                check.push(and(mask));
+        if let Some(mask) = mask {
+            place = self.decisions.step(Step::And(mask, place));
+            if held == Some((*index, None)) {
+                return place;
             }
-            check.extend(match *test {
-                Test::Equals(value) | Test::Masked(_, value) => {
-                    skip_unless(JUMP_EQUAL, value, skipped)
-                }
-                Test::Differs(value) | Test::MaskDiffers(_, value) => {
-                    skip_if(JUMP_EQUAL, value, skipped)
-                }
-                Test::AnyBit(mask) => skip_unless(JUMP_ANY_BIT, mask, skipped),
-            });
-            check.extend(code);
-            code = check;
         }
-        out.extend(code);
-        if rule.tests.is_empty() {
-            return out;
-        }
-    }
-    out.push(give(rest));
-    out
-}
-
-/// The mask under which a rule's only argument must be a number, and the number.
-fn wanted(rule: &CallRule) -> Option<(u8, Option<u32>, u32)> {
-    match rule.tests[..] {
-        [(index, Test::Equals(value))] => Some((index, None, value)),
-        [(index, Test::Masked(mask, value))] => Some((index, Some(mask), value)),
-        _ => None,
-    }
-}
-
-/// How many rules at the beginning do the same for different numbers of the same argument.
-fn alike(rules: &[&CallRule], rest: u32) -> usize {
-    let kind =
-        |rule: &CallRule| wanted(rule).map(|(index, mask, _)| (index, mask, ruled(rule, rest)));
-    let Some(first) = rules.first().and_then(|rule| kind(rule)) else { return 0 };
-    rules.iter().take(REACH).take_while(|rule| kind(rule) == Some(first)).count()
-}
-
-/// The code for rules that are [`alike`]: the argument is loaded once, and all lead to one return.
-fn any_of(rules: &[&CallRule], rest: u32) -> Vec<Instruction> {
-    let mut out = Vec::new();
-    for (place, (index, mask, value)) in rules.iter().filter_map(|rule| wanted(rule)).enumerate() {
-        if place == 0 {
-            out.push(load(argument(index)));
-            out.extend(mask.map(and));
-        }
-        let last = place + 1 == rules.len();
-        let distance = u8::try_from(rules.len() - place - 1).expect("within reach");
-        out.push(jump(JUMP_EQUAL, value, distance, u8::from(last)));
-    }
-    out.push(give(ruled(rules[0], rest)));
-    out
-}
-
-fn and(mask: u32) -> Instruction {
-    Instruction { code: AND, jump_true: 0, jump_false: 0, operand: mask }
-}
-
-fn load(offset: u32) -> Instruction {
-    Instruction { code: LOAD_WORD, jump_true: 0, jump_false: 0, operand: offset }
-}
-
-fn give(action: u32) -> Instruction {
-    Instruction { code: RETURN, jump_true: 0, jump_false: 0, operand: action }
-}
-
-fn jump(code: u16, operand: u32, jump_true: u8, jump_false: u8) -> Instruction {
-    Instruction { code, jump_true, jump_false, operand }
-}
-
-/// An unconditional jump, whose 32-bit distance cannot overflow as a test's 8 bits could.
-fn over(count: usize) -> Instruction {
-    let operand = u32::try_from(count).expect("a program has fewer than 2^32 instructions");
-    Instruction { code: JUMP, jump_true: 0, jump_false: 0, operand }
-}
-
-/// Skips `count` instructions unless the test holds.
-fn skip_unless(code: u16, operand: u32, count: usize) -> Vec<Instruction> {
-    match u8::try_from(count) {
-        Ok(near) => vec![jump(code, operand, 0, near)],
-        Err(_) => vec![jump(code, operand, 1, 0), over(count)],
-    }
-}
-
-/// Skips `count` instructions if the test holds.
-fn skip_if(code: u16, operand: u32, count: usize) -> Vec<Instruction> {
-    match u8::try_from(count) {
-        Ok(near) => vec![jump(code, operand, near, 0)],
-        Err(_) => vec![jump(code, operand, 0, 1), over(count)],
+        self.decisions.step(Step::Load(argument(*index), place))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::layout::*;
     use super::*;
     use proptest::prelude::*;
 
