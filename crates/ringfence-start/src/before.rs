@@ -9,6 +9,7 @@ use crate::bytes::{from, position};
 use crate::call::{glance, receive, send, sys};
 use crate::image::Image;
 use crate::key::Caller;
+use crate::mark::Clock;
 use crate::stamp::{Looked, look};
 use crate::trace::Trace;
 
@@ -37,11 +38,12 @@ impl Before {
         image: &Image,
         caller: &Caller,
         command: usize,
+        clock: Clock,
         trace: &Trace,
     ) -> Option<()> {
         // First: what comes to a protected name after the stamps were looked at, and is in no plan, is to be found at the
         // end, when the command may have written into it.
-        self.since = crate::mark::time_mark();
+        self.since = clock.mark();
         self.began = crate::trace::now();
         self.note(image)?;
         if !crate::stamp::all_hold(image, caller, command) {

@@ -17,7 +17,6 @@ use crate::entry::Launched;
 use crate::image::{Image, RECORDED};
 use crate::key::Caller;
 use crate::quiet::{self, Ahead};
-use crate::runs::Begun;
 use crate::spawn::MOST_PATH;
 
 /// So long, in nanoseconds: as long as a command is not watched for protected names by anybody.
@@ -251,7 +250,7 @@ fn listen(
 fn settle(image: &Image, launched: &Launched, milliseconds: u64, room: &mut Room) -> bool {
     let run = run(image, launched, milliseconds as usize);
     let quiet = run.is_quiet(&room.ahead, &mut room.walk) && crate::private::remove(image, room);
-    let settled = quiet && launched.runs.as_ref().is_none_or(Begun::end);
+    let settled = quiet && launched.runs.as_ref().is_none_or(|begun| begun.end(launched.clock));
     if settled {
         show_output();
     }

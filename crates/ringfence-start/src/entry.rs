@@ -26,6 +26,7 @@ use crate::image::{ANNOUNCED, BRIEF, Image, JOB, PROCESS_TIER, Span};
 use crate::inherited::{LEFT_ALONE, mask, streams_are_usable, umask};
 use crate::key::{Caller, MOST};
 use crate::machine::Machine;
+use crate::mark::Clock;
 use crate::runs::Begun;
 use crate::spawn::{Command, MOST_PATH};
 use crate::tops::Tops;
@@ -54,6 +55,8 @@ pub struct Launched {
     pub mask: u64,
     /// The place of the command among the arguments.
     pub command: usize,
+    /// The time of files, while no `main` runs.
+    pub(crate) clock: Clock,
     /// What was seen before the command could run.
     pub before: Before,
     /// Its writable trees.
@@ -109,6 +112,7 @@ static MEMORY: Memory = Memory {
         umask: 0,
         mask: 0,
         command: 0,
+        clock: Clock::NONE,
         before: Before::NONE,
         tops: Tops::NONE,
         runs: None,
@@ -273,8 +277,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     // process tier its first steps are made in the host's tree.
     let ahead = header.flags & PROCESS_TIER == 0;
     if !ahead {
-        launched.before.look(&image, caller, command, &trace)?;
-        launched.tops.hold(&image)?;
+        look(launched, &image, caller, &trace)?;
     }
     let (ours, theirs) = socket_pair().ok()?;
     if header.flags & BRIEF != 0 {
@@ -329,8 +332,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
                 // Where there is no other processor for it, it has more to do than we.
                 // SAFETY: takes nothing.
                 let _ = unsafe { sys!(sched_yield) };
-                let looked = launched.before.look(&image, caller, command, &trace);
-                if looked.and_then(|()| launched.tops.hold(&image)).is_none() {
+                if look(launched, &image, caller, &trace).is_none() {
                     crate::clone::withdraw(pid);
                     crate::withdrawn::note();
                     close(pidfd);
@@ -355,6 +357,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
             } else if header.flags & ANNOUNCED != 0 {
                 crate::brief::let_child_run(ours);
             }
+            launched.clock.close();
             Some(Role::Launcher)
         }
         Err(_) => {
@@ -364,6 +367,17 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
             None
         }
     }
+}
+
+/// Sees that the plan holds, and holds its writable trees; nothing where it does not.
+fn look(launched: &mut Launched, image: &Image, caller: &Caller, trace: &Trace) -> Option<()> {
+    launched.clock = Clock::open();
+    let looked = launched.before.look(image, caller, launched.command, launched.clock, trace);
+    let held = looked.and_then(|()| launched.tops.hold(image));
+    if held.is_none() {
+        launched.clock.close();
+    }
+    held
 }
 
 /// The two variables that tests and measurements use.

@@ -2,6 +2,7 @@
 //! change it then (`guard::past` in `ringfence-sandbox` reads the notes).
 
 use crate::call::{close, sys};
+use crate::mark::Clock;
 use crate::stamp::{EMPTY_PATH, Looked, look};
 use crate::{Errno, Result};
 
@@ -112,14 +113,14 @@ pub fn share(file: i32, at: u64) -> Result<()> {
 }
 
 impl Begun {
-    /// Says that the run has ended now; false where the file is another one by now.
-    pub fn end(&self) -> bool {
+    /// Says that the run has ended now, by this clock; false where the file is another one by now.
+    pub fn end(&self, clock: Clock) -> bool {
         let mut looked = Looked::new();
         let stat = look(&mut looked, self.file, c"".as_ptr().cast(), EMPTY_PATH);
         if !stat.is_ok_and(|stat| stat.links > 0) {
             return false;
         }
-        let end = crate::mark::time_mark().to_ne_bytes();
+        let end = clock.mark().to_ne_bytes();
         let mut number = 0;
         while number < self.count {
             let place = self.at + number * NOTE as u64 + 8;
