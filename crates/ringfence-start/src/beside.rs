@@ -7,15 +7,15 @@
 //! warden until it executes the command; it does not get on before the warden has said that all is built.
 //!
 //! ```text
-//! warden  ── start ── view, rules ── lets go of the host's tree ── enters the network ── go ── waits ── watches
+//! warden  ── start ── view, rules ── enters the network ── go ── lets go of the host's tree ── waits ── watches
 //!              └── places ── network, its loopback ── rights, filter ── finds, confines ── is told that the plan holds: execve
 //! ```
 //!
 //! The unmount of the host's tree waits for every processor (`synchronize_rcu_expedited`), long after nobody can
-//! reach the tree: 64 µs at rest, 800 where the others are busy. So the warden says so before it, and who executes
-//! sees to it that the tree is gone before any path is followed that can have a link or `..` in it: before the
-//! command is looked for. The launcher's word that the plan holds is waited for by who executes, and only when nothing
-//! else is left to do: nobody has to be woken to pass it on.
+//! reach the tree: 64 µs at rest, 800 where the others are busy. So it is the warden's last step, after its word to go,
+//! and who executes sees to it that the tree is gone before any path is followed that can have a link or `..` in it:
+//! before the command is looked for. The launcher's word that the plan holds is waited for by who executes, and only
+//! when nothing else is left to do: nobody has to be woken to pass it on.
 //!
 //! Where a view is put together of hundreds of files (`--libs exact`), it makes the places for them too: names in
 //! the view's own file system, on which the warden mounts then.
@@ -45,12 +45,12 @@ const BEYOND_NETWORK: u32 = 2;
 
 /// [`Beside::stage`]: the registers are there with which places are to be made.
 const PLACES: u32 = 1;
-/// [`Beside::stage`]: the view is built, but the host's tree is still mounted over the root.
+/// [`Beside::stage`]: the view is built, but the host's tree may still be mounted over the root.
 const BUILT: u32 = 2;
 /// [`Beside::stage`]: it is not any more.
-const APART: u32 = 3;
-/// [`Beside::stage`]: all is built.
-const GO: u32 = 4;
+const APART: u32 = 4;
+/// [`Beside::stage`]: all that the command needs is done.
+const GO: u32 = 8;
 
 /// [`Beside::word`]: the launcher has said that the plan holds.
 const HEARD: u32 = 1;
@@ -81,7 +81,7 @@ pub struct Beside {
     network: AtomicI64,
     /// [`BEGUN`], [`BEYOND_NETWORK`]; the kernel clears it when the command executes, or at the end.
     running: AtomicU32,
-    /// [`PLACES`], [`BUILT`], [`APART`], [`GO`].
+    /// Of [`PLACES`], [`BUILT`], [`APART`], [`GO`] what has been reached.
     stage: AtomicU32,
     /// Where the launcher's word is put that the plan holds; null where it does not say so.
     before: *mut Before,
@@ -274,18 +274,23 @@ impl Beside {
         }
     }
 
-    /// The view is built, and its Landlock ruleset is filled: lets go of the host's tree, which is mounted over the
-    /// root, while the command is made ready.
+    /// All is built: has the command go, and lets go of the host's tree, which is mounted over the root, meanwhile.
+    /// One that becomes a job of its own is told by [`Beside::execute`].
     ///
     /// # Errors
-    /// Those of `umount2(2)`.
+    /// Those of `umount2(2)`: the command, which has followed no path then, must be abandoned. `ESRCH` when the launcher
+    /// died, where no word of it is waited for.
     ///
     /// # Safety
     /// As for [`Beside::start`].
-    pub(crate) unsafe fn view_built(this: *mut Beside) -> Result<()> {
-        // SAFETY: atomic.
-        let stage = unsafe { &(*this).stage };
-        reach(stage, BUILT);
+    pub(crate) unsafe fn all_built(this: *mut Beside, control: i32) -> Result<()> {
+        // SAFETY: the stage is atomic, the rest was written before it was started.
+        let (stage, heard, job) =
+            unsafe { (&(*this).stage, !(*this).before.is_null(), (*(*this).command).job) };
+        if !heard && orphaned(control) {
+            return Err(Errno::ESRCH);
+        }
+        reach(stage, if job { BUILT } else { BUILT | GO });
         leave_host()?;
         reach(stage, APART);
         Ok(())
@@ -343,10 +348,15 @@ impl Beside {
     }
 }
 
-/// Says that the warden is so far.
-fn reach(stage: &AtomicU32, number: u32) {
-    stage.store(number, Ordering::Release);
-    wake(stage);
+/// Says that this is reached; a bit of a stage, or the only word of a place.
+fn reach(place: &AtomicU32, what: u32) {
+    place.fetch_or(what, Ordering::Release);
+    wake(place);
+}
+
+/// Sleeps until the warden has reached this.
+fn wait_for(stage: &AtomicU32, what: u32) {
+    wait_while(stage, |now| now & what == 0);
 }
 
 /// Writes a byte as it is.
@@ -403,7 +413,7 @@ unsafe fn become_command(this: *mut Beside) -> Option<Refused> {
         }
         let places = places(&header);
         if places > 0 {
-            wait_while(&(*this).stage, |now| now == 0);
+            wait_for(&(*this).stage, PLACES);
             let made = (*this).machine.run(image.confine(), 0, places);
             let errno = made.err().map_or(0, |failed| failed.errno.into_raw() as u32);
             (*this).places.store(MADE + errno, Ordering::Release);
@@ -440,7 +450,7 @@ unsafe fn become_command(this: *mut Beside) -> Option<Refused> {
             }
             reach(&(*this).word, HEARD);
         }
-        wait_while(stage, |now| now < GO);
+        wait_for(stage, GO);
         (*this).machine.trace.mark_command(b"rules", (*this).machine.control());
         if refused.is_some() {
             return refused;
@@ -467,9 +477,9 @@ unsafe fn make_ready(this: *mut Beside, first: usize, process_tier: bool) -> Opt
             return Some(Refused::Confine(failed));
         }
         let stage = &(*this).stage;
-        wait_while(stage, |now| now < if process_tier { GO } else { BUILT });
+        wait_for(stage, if process_tier { GO } else { BUILT });
         if !process_tier && !has_left_host() {
-            wait_while(stage, |now| now < APART);
+            wait_for(stage, APART);
         }
         let name = string(*command.arguments);
         let search = (*this).search.map(|directories| &*directories);

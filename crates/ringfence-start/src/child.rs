@@ -5,11 +5,10 @@ use crate::Errno;
 use crate::before::Before;
 use crate::beside::Beside;
 use crate::bytes::string;
-use crate::call::{exit, send, sys};
+use crate::call::{exit, send};
 use crate::image::{ANNOUNCED, AWAITED, PASSING, PROCESS_TIER, register};
 use crate::machine::{Failed, Machine, orphaned, report, send_about};
 use crate::spawn::{Command, MOST_PATH, Refused, spawn};
-use crate::trace::PARENT_DEATH;
 use crate::warden::{Wanted, Warden};
 
 /// What the child says on the control socket when no command runs. Each is followed by the step
@@ -32,9 +31,6 @@ pub mod said {
     /// No process could be made for the command.
     pub const CLONE: u8 = b'f';
 }
-
-const PR_SET_PDEATHSIG: usize = 1;
-const SIG_SETMASK: usize = 2;
 
 /// What the child is started with.
 pub struct Start<'a> {
@@ -66,7 +62,6 @@ pub unsafe fn main(mut start: Start<'_>) -> (Warden, Wanted) {
     let (beside, command) = (start.machine.beside, start.command);
     let (sought, path) = ((&raw const command, start.search), &raw mut *start.path);
     let before = start.before.take();
-    let heard = before.is_some();
     // SAFETY: nobody else touches the object, the stack or the path yet; all outlive the process beside us, which
     // has executed or ended when this function returns.
     unsafe { (*beside).prepare(start.machine, sought, path, start.stack, before) };
@@ -79,7 +74,7 @@ pub unsafe fn main(mut start: Start<'_>) -> (Warden, Wanted) {
     }
     let process_tier = flags & PROCESS_TIER != 0;
     // SAFETY: as above.
-    let pid = match unsafe { begin(start, heard) } {
+    let pid = match unsafe { begin(start) } {
         Ok(Some(pid)) => pid,
         // The launcher is gone. Without a mount namespace there are things of ours to remove.
         Ok(None) if process_tier => {
@@ -98,21 +93,13 @@ pub unsafe fn main(mut start: Start<'_>) -> (Warden, Wanted) {
 }
 
 /// Has the command executed; nothing when the launcher died before.
-unsafe fn begin(start: Start<'_>, heard: bool) -> Result<Option<i32>, Refused> {
+unsafe fn begin(start: Start<'_>) -> Result<Option<i32>, Refused> {
     let Start { machine, command, shell, stack, path, .. } = start;
     let flags = machine.image.map_or(0, |image| image.header().flags);
     let control = machine.control();
     let path = path.as_ptr();
-    // From here on the warden ends the sandbox in order when the launcher dies.
-    let all = u64::MAX;
-    // SAFETY: the pointer is to eight bytes; the rest are numbers.
-    let _ = unsafe {
-        (
-            sys!(rt_sigprocmask, SIG_SETMASK, &raw const all, 0, 8),
-            sys!(prctl, PR_SET_PDEATHSIG, PARENT_DEATH, 0, 0, 0),
-        )
-    };
-    if !heard && orphaned(control) {
+    // Where there is a view, who had the command go has seen to that.
+    if flags & PROCESS_TIER != 0 && orphaned(control) {
         // SAFETY: prepared, and not waited for.
         unsafe { Beside::abandon(machine.beside) };
         return Ok(None);

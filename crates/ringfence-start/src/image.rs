@@ -174,8 +174,8 @@ pub mod special {
     pub const PLACES_START: u32 = FIRST + 15;
     /// Waits until they are made.
     pub const PLACES_MADE: u32 = FIRST + 16;
-    /// The view is built: lets go of the host's tree.
-    pub const VIEW_BUILT: u32 = FIRST + 18;
+    /// All is built: has the command go, and lets go of the host's tree. The last step where there is a view.
+    pub const ALL_BUILT: u32 = FIRST + 18;
     /// A path must lead to what a descriptor is, its last link not followed: descriptor, path.
     pub const LEADS_TO: u32 = FIRST + 17;
 }

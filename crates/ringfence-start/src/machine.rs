@@ -150,7 +150,7 @@ impl Machine {
             special::COMMAND_START
             | special::NETWORK_ENTER
             | special::PLACES_START
-            | special::VIEW_BUILT
+            | special::ALL_BUILT
             | special::PLACES_MADE
                 if self.beside.is_null() =>
             {
@@ -169,8 +169,10 @@ impl Machine {
             special::PLACES_MADE => unsafe { Beside::places_made(self.beside) }.map(|()| 0),
             // SAFETY: as above.
             special::NETWORK_ENTER => unsafe { Beside::enter_network(self.beside) }.map(|()| 0),
-            // SAFETY: as above.
-            special::VIEW_BUILT => unsafe { Beside::view_built(self.beside) }.map(|()| 0),
+            special::ALL_BUILT => {
+                // SAFETY: as above.
+                unsafe { Beside::all_built(self.beside, self.control()) }.map(|()| 0)
+            }
             special::DROP_CAPABILITIES => drop_capabilities().map(|()| 0),
             special::LIMIT => limit(first, second as u64).map(|()| 0),
             special::PROCESSORS => crate::processors::restrict(first).map(|()| 0),

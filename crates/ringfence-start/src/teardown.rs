@@ -38,12 +38,11 @@ impl Circle {
         }
     }
 
-    /// Has the namespace outlive the caller, who is about to end, by a moment: `far` is closed with it.
+    /// Has the namespace outlive the caller, who is about to end, by a moment: the descriptors are closed with it. By
+    /// itself each would have the collector woken, on a processor that has gone idle.
     pub(crate) fn leave(self) {
         let _ = hand_out(self.near, b'n', self.namespace)
             .and_then(|()| hand_out(self.near, b's', self.far));
-        close(self.near);
-        close(self.namespace);
     }
 
     /// Lets go of it: the caller goes on in another way.

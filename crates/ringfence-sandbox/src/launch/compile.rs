@@ -253,24 +253,19 @@ fn write_build(
     personal: &mut Personal,
     private: Option<&Path>,
 ) -> Option<Own> {
-    const PR_SET_PDEATHSIG: u32 = 1;
     const PR_SET_DUMPABLE: u32 = 4;
     const PR_SET_NAME: u32 = 15;
     const PR_SET_CHILD_SUBREAPER: u32 = 36;
-    const SIG_SETMASK: u32 = 2;
     const SIGKILL: u32 = 9;
     let process = plan.tier == Tier::Process;
-    script.note("ask for its end", None);
-    let death = if process {
-        // Its directory must go when the launcher dies: the death is a signal that waits.
-        let all = Arg::Data(script.constant(&[0xff; 8]));
-        script.call(Sysno::rt_sigprocmask, &[SIG_SETMASK.into(), all, 0_u32.into(), 8_u32.into()]);
-        ringfence_start::trace::PARENT_DEATH as u32
+    if process {
+        // Its directory must go when the launcher dies.
+        write_patience(script);
     } else {
         // Nothing outlives the launcher before the command runs: just die with it.
-        SIGKILL
-    };
-    script.call(Sysno::prctl, &[PR_SET_PDEATHSIG.into(), death.into()]);
+        script.note(ASK_FOR_END, None);
+        script.call(Sysno::prctl, &[PR_SET_PDEATHSIG.into(), SIGKILL.into()]);
+    }
     script.step(special::LEAVE_IF_ORPHANED, &[]);
     let name = script.text(c"ringfence-init");
     script.call(Sysno::prctl, &[PR_SET_NAME.into(), name]);
@@ -315,10 +310,6 @@ fn write_build(
     if let Some(own) = own {
         script.close(own);
     }
-    if !process {
-        script.note("let go of the host's tree", None);
-        script.step(special::VIEW_BUILT, &[]);
-    }
     if own_network(plan) {
         script.note(MAKE_NETWORK, None);
         script.step(special::NETWORK_ENTER, &[]);
@@ -335,7 +326,25 @@ fn write_build(
     script.note("hide its memory", None);
     script.call(Sysno::prctl, &[PR_SET_DUMPABLE.into(), 0_u32.into()]);
     script.mark(c"filter");
+    if !process {
+        write_patience(script);
+        script.note("let go of the host's tree", None);
+        script.step(special::ALL_BUILT, &[]);
+    }
     left
+}
+
+const PR_SET_PDEATHSIG: u32 = 1;
+const ASK_FOR_END: &str = "ask for its end";
+
+/// From here on the warden ends the sandbox in order when the launcher dies, which is a signal that waits.
+fn write_patience(script: &mut Script) {
+    const SIG_SETMASK: u32 = 2;
+    script.note(ASK_FOR_END, None);
+    let all = Arg::Data(script.constant(&[0xff; 8]));
+    script.call(Sysno::rt_sigprocmask, &[SIG_SETMASK.into(), all, 0_u32.into(), 8_u32.into()]);
+    let death = ringfence_start::trace::PARENT_DEATH as u32;
+    script.call(Sysno::prctl, &[PR_SET_PDEATHSIG.into(), death.into()]);
 }
 
 /// Maps the user and the group to themselves, and nobody else: inside, files of others belong
