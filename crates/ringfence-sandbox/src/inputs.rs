@@ -52,7 +52,16 @@ pub enum Found {
 impl Found {
     /// Whether it is about what is in a directory, of which that one's stamp says nothing.
     pub fn is_within(&self) -> bool {
-        matches!(self, Found::Same(_) | Found::Listed(..) | Found::Crowded(_) | Found::Links(..))
+        self.identity().is_some()
+    }
+
+    /// What its stamp compares first.
+    pub fn identity(&self) -> Option<&[u64; 5]> {
+        match self {
+            Found::Same(identity) | Found::Crowded(identity) => Some(identity),
+            Found::Listed(identity, _) | Found::Links(identity, _) => Some(identity),
+            _ => None,
+        }
     }
 }
 

@@ -38,6 +38,19 @@ pub(super) fn groups(inputs: &Inputs, needed: Entries, grain: u64) -> Vec<Group>
             None => rest.extend(entries),
         }
     }
+    // What is in a directory is as it was where the directory is: one look at it suffices.
+    for (path, found) in std::mem::take(&mut rest) {
+        let same = |group: &&mut Group| {
+            let (directory, _) = group;
+            directory.as_ref().is_some_and(|(directory, identity)| {
+                directory.as_os_str() == path.as_os_str() && found.identity() == Some(identity)
+            })
+        };
+        match groups.iter_mut().find(same) {
+            Some((_, entries)) => entries.push((path, found)),
+            None => rest.push((path, found)),
+        }
+    }
     groups.push((None, rest));
     groups
 }
