@@ -52,11 +52,11 @@ pub struct Message {
     descriptors: [i32; MOST_DESCRIPTORS],
 }
 
-/// What was taken from the control socket.
+/// What was taken from the control socket. The long message comes last: mostly all is on one page then.
+#[repr(C)]
 pub struct Heard {
     messages: [Message; MOST_MESSAGES],
     count: usize,
-    said: [u8; LONG],
     length: usize,
     pid: i32,
     /// When that was, in microseconds since 1970 and by the monotonic clock in nanoseconds.
@@ -66,6 +66,7 @@ pub struct Heard {
     /// Of these, listeners whose processes are all gone: there is nothing to hear from them.
     gone: [bool; 1 + MOST_MESSAGES * MOST_DESCRIPTORS],
     control: [u64; CONTROL],
+    said: [u8; LONG],
 }
 
 impl Heard {
@@ -125,15 +126,16 @@ impl Heard {
 }
 
 /// Memory that is used here only.
+#[repr(C)]
 pub(crate) struct Room {
-    pub walk: [u8; quiet::ROOM],
-    pub lines: [u8; account::MOST],
     pub ahead: Ahead,
+    pub lines: [u8; account::MOST],
+    pub walk: [u8; quiet::ROOM],
 }
 
 impl Room {
     pub const NEW: Room =
-        Room { walk: [0; quiet::ROOM], lines: [0; account::MOST], ahead: Ahead::NONE };
+        Room { ahead: Ahead::NONE, lines: [0; account::MOST], walk: [0; quiet::ROOM] };
 }
 
 /// Sleeps until the child has something to say: that its command executes, or that none will.
@@ -253,6 +255,8 @@ fn settle(image: &Image, launched: &Launched, milliseconds: u64, room: &mut Room
     let settled = quiet && launched.runs.as_ref().is_none_or(|begun| begun.end(launched.clock));
     if settled {
         show_output();
+        // Before it is asked for: the kernel takes the sandbox apart while the record is written.
+        let _ = send(launched.control, b"w");
     }
     settled
 }
@@ -459,8 +463,6 @@ impl Ended<'_> {
     /// that the warden waits for: what it said has only been looked at. Nothing else of the sandbox is left.
     fn end(self, room: &mut Room) {
         const WNOHANG: usize = 1;
-        // The kernel takes the sandbox apart while the record is written.
-        let _ = send(self.launched.control, b"w");
         if self.image.header().flags & RECORDED != 0 && self.record(room).is_none() {
             return;
         }

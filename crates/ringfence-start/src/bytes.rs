@@ -94,6 +94,21 @@ impl<'a> Text<'a> {
         }
     }
 
+    /// Adds what is written to the room that is left, of which at most so many bytes are offered: as many as it says.
+    /// What fills all that was offered may have been cut off.
+    pub(crate) fn add(
+        &mut self,
+        most: usize,
+        write: impl FnOnce(*mut u8, usize) -> Option<usize>,
+    ) -> Option<()> {
+        let room = self.buffer.get_mut(self.length..)?;
+        let most = most.min(room.len());
+        let written = write(room.as_mut_ptr(), most)?;
+        self.whole &= written < most;
+        self.length += written.min(most);
+        Some(())
+    }
+
     /// Adds a decimal number.
     pub fn push_number(&mut self, number: u64) {
         let mut digits = [0u8; 20];

@@ -16,166 +16,17 @@
 //! (tests) all of this is dead code, and [`caller`] says so.
 
 use crate::Result;
-use crate::before::Before;
-use crate::beside::Beside;
-use crate::brief::{Heard, Room};
 use crate::bytes::{Text, equal, from};
 use crate::call::{close, sys};
 use crate::child::{self, Start};
 use crate::image::{ANNOUNCED, BRIEF, Image, JOB, PROCESS_TIER, Span};
 use crate::inherited::{LEFT_ALONE, mask, streams_are_usable, umask};
-use crate::key::{Caller, MOST};
-use crate::machine::Machine;
+use crate::key::Caller;
 use crate::mark::Clock;
-use crate::runs::Begun;
+pub use crate::memory::{Launched, Role, caller, environment, heard, launched, machine, role};
+use crate::memory::{MOST_VARIABLES, memory};
 use crate::spawn::{Command, MOST_PATH};
-use crate::tops::Tops;
 use crate::trace::Trace;
-use crate::warden::{Wanted, Warden};
-use core::cell::UnsafeCell;
-
-const MOST_VARIABLES: usize = 2048;
-const STACK: usize = 64 << 10;
-
-/// A launch that is under way when `main` begins.
-pub struct Launched {
-    /// The image; its data is patched for this session.
-    pub image: Option<Image>,
-    /// The child.
-    pub pid: i32,
-    /// A pidfd of it.
-    pub pidfd: i32,
-    /// The launcher's end of the control socket.
-    pub control: i32,
-    /// The session's number.
-    pub session: u32,
-    /// The caller's file creation mask.
-    pub umask: u32,
-    /// The caller's signal mask.
-    pub mask: u64,
-    /// The place of the command among the arguments.
-    pub command: usize,
-    /// The time of files, while no `main` runs.
-    pub(crate) clock: Clock,
-    /// What was seen before the command could run.
-    pub before: Before,
-    /// Its writable trees.
-    pub tops: Tops,
-    /// This run, noted for later ones, if that was done already.
-    pub runs: Option<Begun>,
-    /// The command is a job of its own ([`crate::job`]).
-    pub job: bool,
-}
-
-/// What this process is when `main` begins.
-#[derive(Clone, Copy)]
-pub enum Role {
-    /// Started as any program.
-    Ordinary,
-    /// A launcher whose child builds the sandbox, or runs in it already.
-    Launcher,
-    /// The child, which has to become more than a simple warden.
-    Warden(Warden, Wanted),
-    /// A client of `exec` whose request has gone over this connection.
-    Client(i32),
-}
-
-struct Memory {
-    caller: UnsafeCell<Option<Caller>>,
-    role: UnsafeCell<Role>,
-    launched: UnsafeCell<Launched>,
-    heard: UnsafeCell<Heard>,
-    room: UnsafeCell<Room>,
-    key: UnsafeCell<[u8; MOST]>,
-    path: UnsafeCell<[u8; MOST_PATH]>,
-    stack: UnsafeCell<[u8; STACK]>,
-    environment: UnsafeCell<[*const u8; MOST_VARIABLES]>,
-    beside: UnsafeCell<Beside>,
-    mask: UnsafeCell<u64>,
-    machine: UnsafeCell<Machine>,
-}
-
-// SAFETY: used by the one thread that runs before libc, and afterwards only read.
-unsafe impl Sync for Memory {}
-
-// Only `memory` names it: named from code that is compiled into other crates it would be reached
-// through a table of addresses, which nobody has filled in yet.
-static MEMORY: Memory = Memory {
-    caller: UnsafeCell::new(None),
-    role: UnsafeCell::new(Role::Ordinary),
-    launched: UnsafeCell::new(Launched {
-        image: None,
-        pid: 0,
-        pidfd: 0,
-        control: 0,
-        session: 0,
-        umask: 0,
-        mask: 0,
-        command: 0,
-        clock: Clock::NONE,
-        before: Before::NONE,
-        tops: Tops::NONE,
-        runs: None,
-        job: false,
-    }),
-    heard: UnsafeCell::new(Heard::new()),
-    room: UnsafeCell::new(Room::NEW),
-    key: UnsafeCell::new([0; MOST]),
-    path: UnsafeCell::new([0; MOST_PATH]),
-    stack: UnsafeCell::new([0; STACK]),
-    environment: UnsafeCell::new([core::ptr::null(); MOST_VARIABLES]),
-    beside: UnsafeCell::new(Beside::new()),
-    mask: UnsafeCell::new(0),
-    machine: UnsafeCell::new(Machine::NEW),
-};
-
-#[inline(never)]
-fn memory() -> &'static Memory {
-    &MEMORY
-}
-
-/// How the program was called, if it came through this entry.
-pub fn caller() -> Option<Caller> {
-    // SAFETY: written once, before there was a second thread.
-    unsafe { *memory().caller.get() }
-}
-
-/// What this process is.
-pub fn role() -> Role {
-    // SAFETY: written once, before there was a second thread.
-    unsafe { *memory().role.get() }
-}
-
-/// The machine that carried an image out in this process, if it is a warden.
-pub fn machine() -> Option<*mut Machine> {
-    matches!(role(), Role::Warden(..)).then(|| memory().machine.get())
-}
-
-/// What the launcher has taken from the control socket already.
-pub fn heard() -> &'static Heard {
-    // SAFETY: written before there was a second thread.
-    unsafe { &*memory().heard.get() }
-}
-
-/// The strings of the command's environment, if an image was found for it.
-pub fn environment() -> impl Iterator<Item = &'static [u8]> {
-    let mut at = 0;
-    core::iter::from_fn(move || {
-        // SAFETY: written before there was a second thread; the list ends with a null pointer,
-        // its strings live as long as the process.
-        unsafe {
-            let entry = (*memory().environment.get()).get(at).copied()?;
-            at += 1;
-            (!entry.is_null()).then(|| crate::bytes::string(entry))
-        }
-    })
-}
-
-/// The launch that is under way, if there is one.
-pub fn launched() -> Option<&'static Launched> {
-    // SAFETY: written before there was a second thread.
-    unsafe { (*memory().launched.get()).image.is_some().then(|| &*memory().launched.get()) }
-}
 
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
@@ -224,7 +75,7 @@ extern "C" fn early(stack: *const usize) {
         *memory().caller.get() = Some(caller);
         let role = match hot(&caller) {
             Some(role) => Some(role),
-            None => crate::ask::ask(&caller, &mut *memory().key.get()).map(Role::Client),
+            None => crate::ask::ask(&caller, &mut (*memory().key.get()).0).map(Role::Client),
         };
         if let Some(role) = role {
             *memory().role.get() = role;
@@ -243,18 +94,16 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     // SAFETY: nothing else runs; each of the buffers is used here only.
     let (key, path, stack, environment) = unsafe {
         (
-            &mut *memory().key.get(),
-            &mut *memory().path.get(),
-            &mut *memory().stack.get(),
+            &mut (*memory().key.get()).0,
+            &mut *memory().becoming.path.get(),
+            &mut *memory().becoming.stack.get(),
             &mut *memory().environment.get(),
         )
     };
     let mut key = Text::new(key);
     crate::key::write(&mut key, caller)?;
     let key = key.get()?;
-    let mut file = Text::new(path);
-    crate::key::write_path(&mut file, caller, key)?;
-    let image = open(file.terminated()?)?;
+    let image = open(caller, key, environment)?;
     let header = *image.header();
     trace.mark(b"image");
     if !equal(image.bytes(header.key), key) {
@@ -352,7 +201,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
             if brief && (launched.runs.is_some() || header.runs.length == 0) {
                 // SAFETY: nothing else runs; each of these is used here only.
                 let (heard, room) =
-                    unsafe { (&mut *memory().heard.get(), &mut *memory().room.get()) };
+                    unsafe { (&mut (*memory().heard.get()).0, &mut *memory().room.get()) };
                 crate::brief::wait(&image, caller, launched, heard, room);
             } else if header.flags & ANNOUNCED != 0 {
                 crate::brief::let_child_run(ours);
@@ -401,14 +250,19 @@ fn trace(caller: &Caller) -> Trace {
     trace
 }
 
-/// Maps an image: a regular file of the user's own that nobody else can write, under one name
-/// only (another user may have linked something of ours here).
-fn open(path: *const u8) -> Option<Image> {
+/// Maps the image for a key: a regular file of the user's own that nobody else can write, under one name
+/// only (another user may have linked something of ours here). The room holds its path meanwhile.
+fn open(caller: &Caller, key: &[u8], room: &mut [*const u8; MOST_VARIABLES]) -> Option<Image> {
     const O_NOFOLLOW_NONBLOCK_CLOEXEC: usize =
         crate::flags::NO_FOLLOW as usize | 0o4_000 | 0o2_000_000;
     const PROT_READ_WRITE: usize = 3;
     const MAP_PRIVATE: usize = 2;
     const LARGEST: u64 = 4 << 20;
+    // SAFETY: any bytes are pointers, which nobody follows before they are written.
+    let room = unsafe { &mut *core::ptr::from_mut(room).cast::<[u8; MOST_PATH]>() };
+    let mut path = Text::new(room);
+    crate::key::write_path(&mut path, caller, key)?;
+    let path = path.terminated()?;
     // SAFETY: the path ends with a zero byte.
     let fd = unsafe { sys!(openat, -100_isize, path, O_NOFOLLOW_NONBLOCK_CLOEXEC, 0) }.ok()? as i32;
     let mut looked = crate::stamp::Looked::new();

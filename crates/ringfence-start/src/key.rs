@@ -4,7 +4,7 @@
 use crate::bytes::{Text, before, from, string, write_digits};
 use crate::call::sys;
 use crate::image::sum;
-use crate::stamp::{Looked, look, variable};
+use crate::stamp::{AT_FDCWD, FOLLOWED, Looked, Stat, look, variable};
 
 /// A key is at most so long; a start with more options and variables is not cached.
 pub const MOST: usize = 16 << 10;
@@ -236,17 +236,11 @@ fn capabilities(key: &mut Text<'_>) -> Option<()> {
     Some(())
 }
 
-/// The running binary: `/proc/self/exe` is a link that only a descriptor of it gets behind.
+/// The running binary.
 fn binary() -> crate::Result<[u64; 5]> {
-    const O_PATH_CLOEXEC: usize = 0o12_000_000;
-    let path = c"/proc/self/exe".as_ptr();
-    // SAFETY: the path is a literal.
-    let fd = unsafe { sys!(openat, -100_isize, path, O_PATH_CLOEXEC, 0) }? as i32;
     let mut looked = Looked::new();
-    let identity = look(&mut looked, fd, c"".as_ptr().cast(), crate::stamp::EMPTY_PATH)
-        .map(|stat| stat.identity());
-    crate::call::close(fd);
-    identity
+    let path = c"/proc/self/exe".as_ptr().cast();
+    look(&mut looked, AT_FDCWD as i32, path, FOLLOWED).map(Stat::identity)
 }
 
 /// The kernel's release.
@@ -283,30 +277,22 @@ fn terminal(key: &mut Text<'_>) -> Option<()> {
     Some(())
 }
 
+/// What the kernel calls a path is at most so long.
+const LONGEST: usize = 4096;
+
 /// Where a link leads.
 ///
 /// # Safety
 /// The path ends with a zero byte.
 unsafe fn link(key: &mut Text<'_>, path: *const u8) -> Option<()> {
-    const ROOM: usize = 4096;
-    let mut room = core::mem::MaybeUninit::<[u8; ROOM]>::uninit();
-    let first = room.as_mut_ptr().cast::<u8>();
     // SAFETY: the path ends with a zero byte, the room is writable for so many bytes.
-    let length = unsafe { sys!(readlinkat, -100_isize, path, first, ROOM) }.ok()?;
-    // SAFETY: the kernel has filled so many bytes.
-    key.push(unsafe { core::slice::from_raw_parts(first, length) });
-    Some(())
+    key.add(LONGEST, |room, most| unsafe { sys!(readlinkat, -100_isize, path, room, most) }.ok())
 }
 
-/// The current directory.
+/// The current directory, with a zero byte.
 fn directory(key: &mut Text<'_>) -> Option<()> {
-    let mut room = core::mem::MaybeUninit::<[u8; 4096]>::uninit();
-    let first = room.as_mut_ptr().cast::<u8>();
     // SAFETY: the room is writable for so many bytes.
-    let length = unsafe { sys!(getcwd, first, 4096) }.ok()?;
-    // SAFETY: the kernel has filled so many bytes, a zero byte at the end.
-    key.push(unsafe { core::slice::from_raw_parts(first, length) });
-    Some(())
+    key.add(LONGEST + 1, |room, most| unsafe { sys!(getcwd, room, most) }.ok())
 }
 
 /// Writes the path of the file for a key: `$XDG_CACHE_HOME/ringfence/plans/NAME`, or below

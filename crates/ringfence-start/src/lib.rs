@@ -45,6 +45,7 @@ pub mod later;
 pub mod listing;
 pub mod machine;
 pub mod mark;
+mod memory;
 mod network;
 mod private;
 mod processors;

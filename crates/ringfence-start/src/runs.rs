@@ -68,10 +68,30 @@ fn note(file: i32, start: i64, places: &[u8]) -> Result<Begun> {
     }
     // Held before it can be read; without locks it is noted all the same.
     let _ = share(file, start.unsigned_abs());
-    let mut room = core::mem::MaybeUninit::<[[u64; 3]; MOST_PLACES]>::uninit();
+    // Mostly they are few, and need no new page of the stack.
+    const FEW: usize = 32;
+    let ending = match count {
+        0..=FEW => append::<FEW>(file, start, places)?,
+        _ => append::<MOST_PLACES>(file, start, places)?,
+    };
+    // SAFETY: takes numbers.
+    let end = unsafe { sys!(lseek, file, 0, SEEK_CUR) }? as u64;
+    // What is completed in its place must not be appended.
+    // SAFETY: takes numbers.
+    unsafe { sys!(fcntl, file, F_SETFL, 0) }?;
+    let at = end - (count * NOTE) as u64;
+    Ok(Begun { file, at, count: ending })
+}
+
+/// Writes the notes of at most so many places by one call, so that runs that begin at once do not mix; how many of them
+/// are to have an end.
+#[inline(never)]
+fn append<const ROOM: usize>(file: i32, start: i64, places: &[u8]) -> Result<u64> {
+    let count = places.len() / PLACE;
+    let mut room = core::mem::MaybeUninit::<[[u64; 3]; ROOM]>::uninit();
     let first = room.as_mut_ptr().cast::<[u64; 3]>();
     let (mut at, mut ending) = (0, 0);
-    while at < count {
+    while at < count.min(ROOM) {
         let place = crate::bytes::from(places, at * PLACE);
         let hash = crate::bytes::from(place, 1).first_chunk::<8>().ok_or(Errno::EINVAL)?;
         let begins = if place.first() == Some(&GRANTED) { -start } else { start };
@@ -84,18 +104,9 @@ fn note(file: i32, start: i64, places: &[u8]) -> Result<Begun> {
             ending = at;
         }
     }
-    // One call, so that runs that begin at once do not mix.
     // SAFETY: so many bytes were written above.
-    let written = unsafe { sys!(write, file, first, count * NOTE) }?;
-    if written != count * NOTE {
-        return Err(Errno::ENOSPC);
-    }
-    // SAFETY: takes numbers.
-    let end = unsafe { sys!(lseek, file, 0, SEEK_CUR) }? as u64;
-    // What is completed in its place must not be appended.
-    // SAFETY: takes numbers.
-    unsafe { sys!(fcntl, file, F_SETFL, 0) }?;
-    Ok(Begun { file, at: end - written as u64, count: ending as u64 })
+    let written = unsafe { sys!(write, file, first, at * NOTE) }?;
+    if written != count * NOTE { Err(Errno::ENOSPC) } else { Ok(ending as u64) }
 }
 
 /// Takes a shared lock on one byte, without waiting, which ends when nobody has the file open any more

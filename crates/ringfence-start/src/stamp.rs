@@ -112,13 +112,16 @@ impl Default for Looked {
     }
 }
 
-/// `statx(2)`, the last link not followed. `path` must end with a zero byte.
+/// [`look`] at what the last link leads to.
+pub(crate) const FOLLOWED: usize = AT_SYMLINK_NOFOLLOW;
+
+/// `statx(2)`, the last link not followed, or [`FOLLOWED`]. `path` must end with a zero byte.
 ///
 /// # Errors
 /// The kernel's.
 pub fn look(room: &mut Looked, directory: i32, path: *const u8, flags: usize) -> Result<&Stat> {
     const BASIC: usize = 0x7ff;
-    let flags = flags | AT_SYMLINK_NOFOLLOW;
+    let flags = flags ^ AT_SYMLINK_NOFOLLOW;
     let place = room.0.as_mut_ptr();
     // SAFETY: the path is the caller's, the room has the size of the kernel's structure.
     unsafe { sys!(statx, directory as isize, path, flags, BASIC, place) }?;
@@ -199,6 +202,19 @@ pub(crate) fn same(stat: &Stat, identity: &[u64; 5]) -> bool {
     at == now.len()
 }
 
+/// Whether a path is a link to another one.
+#[inline(never)]
+fn is_link_to(name: *const u8, target: &[u8]) -> bool {
+    const LONGEST: usize = 4096;
+    let mut room = MaybeUninit::<[u8; LONGEST]>::uninit();
+    let first = room.as_mut_ptr().cast::<u8>();
+    // SAFETY: the path is a string, the room is writable for so many bytes, and the kernel has filled as many as it says.
+    unsafe {
+        sys!(readlinkat, AT_FDCWD, name, first, LONGEST)
+            .is_ok_and(|length| equal(core::slice::from_raw_parts(first, length), target))
+    }
+}
+
 fn holds(image: &Image, stamp: &Stamp, caller: &Caller, command: usize) -> Option<bool> {
     let name = image.pointer(u64::from(stamp.name), 1)?.cast_const();
     let text = image.pointer(u64::from(stamp.text), 1)?.cast_const();
@@ -207,15 +223,11 @@ fn holds(image: &Image, stamp: &Stamp, caller: &Caller, command: usize) -> Optio
     let mut looked = Looked::new();
     Some(match stamp.kind {
         stamp_kind::ABSENT | stamp_kind::HIDDEN | stamp_kind::PLAIN | stamp_kind::LINK => {
-            let mut room = MaybeUninit::<[u8; 4096]>::uninit();
-            let first = room.as_mut_ptr().cast::<u8>();
-            // SAFETY: the path is a string, the room is writable for so many bytes.
-            match unsafe { sys!(readlinkat, AT_FDCWD, name, first, 4096) } {
-                Ok(length) => {
-                    // SAFETY: the kernel has filled so many bytes.
-                    let target = unsafe { core::slice::from_raw_parts(first, length) };
-                    stamp.kind == stamp_kind::LINK && equal(target, text_bytes)
-                }
+            // Mostly it is none: where it leads is read when that is asked for.
+            let mut first = 0u8;
+            // SAFETY: the path is a string, the room is writable for one byte.
+            match unsafe { sys!(readlinkat, AT_FDCWD, name, &raw mut first, 1) } {
+                Ok(_) => stamp.kind == stamp_kind::LINK && is_link_to(name, text_bytes),
                 // It is there, and no link.
                 Err(Errno::EINVAL) => stamp.kind == stamp_kind::PLAIN,
                 Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ENAMETOOLONG) => {

@@ -24,10 +24,16 @@ pub(crate) fn note() {
 /// # Errors
 /// The call's.
 pub fn again<T>(mut make: impl FnMut() -> Result<T>) -> Result<T> {
-    let mut tries = if is_noted() { MOST } else { 0 };
+    let mut tries = None;
     loop {
         match make() {
-            Err(Errno::ENOSPC) if tries > 0 => tries -= 1,
+            Err(Errno::ENOSPC) => {
+                let left = *tries.get_or_insert_with(|| if is_noted() { MOST } else { 0 });
+                if left == 0 {
+                    return Err(Errno::ENOSPC);
+                }
+                tries = Some(left - 1);
+            }
             made => return made,
         }
         pause();
