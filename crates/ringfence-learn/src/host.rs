@@ -242,7 +242,15 @@ impl<'a> Host<'a> {
         }
         // Of a script its first line is asked for, then all of it: most are read in one go.
         let wanted = most.max(SCRIPT);
-        let mut text = self.open(path)?.part(0, u64::MAX, wanted);
+        let file = self.open(path)?;
+        // As much memory as it takes, and one byte by which its end is told. What grows meanwhile is read as it comes.
+        let length = file.metadata().ok()?.len();
+        let mut text = vec![0; usize::try_from(length).unwrap_or(wanted).min(wanted - 1) + 1];
+        let got = file.read(0, &mut text);
+        match got < text.len() || got == wanted {
+            true => text.truncate(got),
+            false => text = file.part(0, u64::MAX, wanted),
+        }
         if text.len() <= SHORT {
             self.short.borrow_mut().insert(path.into(), (text.len() < wanted, text.clone()));
         }
