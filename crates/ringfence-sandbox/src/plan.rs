@@ -10,6 +10,7 @@ mod bus;
 mod gateway;
 mod guarded;
 mod landlock;
+mod lean;
 
 pub use apart::Apart;
 pub use besides::{Besides, Entry};

@@ -2,18 +2,21 @@
 //! [`ringfence_start::image`].
 
 use super::cache;
-use super::compile::Compiled;
 use super::script::Script;
 use ringfence_start::image::{self, Header, Op, Span, Stamp};
 
-/// The image of a script, and the notes for its steps.
+/// The image of a script.
 pub(super) fn assemble(
     mut header: Header,
-    script: Script,
+    script: &Script,
     stamps: &cache::Stamps,
     extra: &[u8],
-) -> Compiled {
-    let mut body: Vec<u8> = vec![0; size_of::<Header>()];
+) -> Vec<u8> {
+    let ops = size_of_val(&*script.build.ops) + size_of_val(&*script.confine.ops);
+    let stamped = size_of_val(&*stamps.first) + size_of_val(&*stamps.later);
+    let parts = [size_of::<Header>(), ops, stamped, script.data.len(), extra.len()];
+    let mut body: Vec<u8> = Vec::with_capacity(parts.iter().sum::<usize>() + 8 * parts.len());
+    body.resize(size_of::<Header>(), 0);
     let mut place = |bytes: &[u8], count: usize| {
         while !body.len().is_multiple_of(8) {
             body.push(0);
@@ -47,7 +50,7 @@ pub(super) fn assemble(
     body[..size_of::<Header>()].copy_from_slice(&header_bytes(&header));
     header.sum = image::sum(&body[16..]);
     body[..size_of::<Header>()].copy_from_slice(&header_bytes(&header));
-    Compiled { bytes: body, build: script.build.notes, confine: script.confine.notes }
+    body
 }
 
 fn header_bytes(header: &Header) -> Vec<u8> {

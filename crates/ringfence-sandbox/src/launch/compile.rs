@@ -7,7 +7,7 @@ use super::capture;
 use super::confine;
 use super::environment::Environment;
 use super::failure::{MAKE_NETWORK, MAKE_PRIVATE};
-use super::script::{Arg, CWD, Note, Script};
+use super::script::{self, Arg, CWD, Note, Script};
 use super::skeleton::Skeletons;
 use super::view;
 use crate::plan::{LimitStep, MountOp, MountStep, Plan, Tier};
@@ -71,11 +71,6 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
     /// To be carried out now. The bytes live as long as the process.
     pub fn image(&self) -> Option<Image> {
         let words = self.bytes.chunks_exact(8);
@@ -131,9 +126,18 @@ impl Personal {
     }
 }
 
-/// Compiles a plan; with what it takes to be used again, for the cache.
-pub(super) fn compile(plan: &Plan, extras: &Extras, filed: Option<&Filed<'_>>) -> Compiled {
-    let mut script = Script::default();
+/// A plan's steps, of which its images are made: the one that is carried out now, and the one that is kept.
+pub(super) struct Steps {
+    script: Script,
+    header: Header,
+    own: Option<Own>,
+    /// The launcher keeps the plan when all is built.
+    kept: bool,
+}
+
+/// Compiles a plan.
+pub(super) fn steps(plan: &Plan, extras: &Extras) -> Steps {
+    let mut script = Script::with_room();
     // Offset 0 is the empty string.
     script.text_at(b"");
     let mut personal = Personal { patches: Vec::new() };
@@ -146,7 +150,6 @@ pub(super) fn compile(plan: &Plan, extras: &Extras, filed: Option<&Filed<'_>>) -
         namespaces: super::namespaces(plan).bits(),
         flags: if plan.tier == Tier::Process { image::PROCESS_TIER } else { 0 }
             | if extras.announced { image::ANNOUNCED } else { 0 }
-            | if extras.kept && filed.is_none() { image::AWAITED } else { 0 }
             | if passing(plan) { image::PASSING } else { 0 }
             | if may_be_job(plan) { image::JOB } else { 0 },
         workdir: Span { at: workdir, length: plan.workdir.as_os_str().len() as u32 },
@@ -166,28 +169,6 @@ pub(super) fn compile(plan: &Plan, extras: &Extras, filed: Option<&Filed<'_>>) -
         personal.patches.extend(places.patches.into_iter().map(moved));
     }
     header.set = Span { at: set, length: script.data.len() as u32 - set };
-    let mut stamps = cache::Stamps::default();
-    let mut extra: &[u8] = &[];
-    if let Some(filed) = filed {
-        header.key = span(&mut script, filed.key);
-        header.announce = span(&mut script, filed.announce.as_bytes());
-        header.notes = list(&mut script, filed.notes.iter().map(PathBuf::as_path));
-        header.tops = list(&mut script, plan.guarded_trees.iter().map(|tree| &*tree.tree));
-        if let Some(brief) = filed.brief.filter(|_| plan.private_files.is_empty()) {
-            header.flags |= image::BRIEF | if brief.recorded { image::RECORDED } else { 0 };
-            header.runs = span(&mut script, &brief.runs);
-            header.trees = span(&mut script, &brief.trees);
-            header.sessions = span(&mut script, brief.sessions.as_os_str().as_bytes());
-            if let Some(Own { path, made }) = own {
-                header.private = path;
-                header.made = span(&mut script, &made);
-            }
-        }
-        // What is said before the command runs would be said twice where a later one does not hold.
-        let later = own_network(plan) && filed.announce.is_empty();
-        stamps = cache::stamps(&mut script, filed.inputs, filed.words, later);
-        extra = filed.extra;
-    }
     let patches: Vec<u8> = personal
         .patches
         .iter()
@@ -196,7 +177,42 @@ pub(super) fn compile(plan: &Plan, extras: &Extras, filed: Option<&Filed<'_>>) -
     let at = script.bytes(&patches);
     header.patches = Span { at, length: personal.patches.len() as u32 };
     script.data.push(0);
-    assemble(header, script, &stamps, extra)
+    Steps { script, header, own, kept: extras.kept }
+}
+
+impl Steps {
+    /// To be carried out now. The notes are its.
+    pub fn compiled(&mut self) -> Compiled {
+        let awaited = if self.kept { image::AWAITED } else { 0 };
+        let header = Header { flags: self.header.flags | awaited, ..self.header };
+        let bytes = assemble(header, &self.script, &cache::Stamps::default(), &[]);
+        let notes = |steps: &mut script::Steps| std::mem::take(&mut steps.notes);
+        let (build, confine) = (&mut self.script.build, &mut self.script.confine);
+        Compiled { bytes, build: notes(build), confine: notes(confine) }
+    }
+
+    /// The image with what it takes to be used again, for the cache.
+    pub fn filed(mut self, plan: &Plan, filed: &Filed<'_>) -> Vec<u8> {
+        let (mut header, script) = (self.header, &mut self.script);
+        header.key = span(script, filed.key);
+        header.announce = span(script, filed.announce.as_bytes());
+        header.notes = list(script, filed.notes.iter().map(PathBuf::as_path));
+        header.tops = list(script, plan.guarded_trees.iter().map(|tree| &*tree.tree));
+        if let Some(brief) = filed.brief.filter(|_| plan.private_files.is_empty()) {
+            header.flags |= image::BRIEF | if brief.recorded { image::RECORDED } else { 0 };
+            header.runs = span(script, &brief.runs);
+            header.trees = span(script, &brief.trees);
+            header.sessions = span(script, brief.sessions.as_os_str().as_bytes());
+            if let Some(Own { path, made }) = self.own {
+                header.private = path;
+                header.made = span(script, &made);
+            }
+        }
+        // What is said before the command runs would be said twice where a later one does not hold.
+        let later = own_network(plan) && filed.announce.is_empty();
+        let stamps = cache::stamps(script, filed.inputs, filed.words, later);
+        assemble(header, script, &stamps, filed.extra)
+    }
 }
 
 /// Paths, each with a zero byte behind it.

@@ -6,7 +6,7 @@ use super::{Order, cache};
 use crate::cover::Cover;
 use crate::guard::{Guarding, Saved};
 use crate::inputs::Inputs;
-use crate::plan::{LimitStep, Plan, Tier};
+use crate::plan::{LimitStep, Plan};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -111,15 +111,10 @@ impl Filing<'_> {
         if !cache::checkable(self.inputs, self.since) {
             return None;
         }
-        let mut lean = Plan::clone(plan);
-        lean.seccomp.clear();
-        lean.allowed_calls = None;
-        lean.mounts.clear();
-        if let Some(landlock) = lean.landlock.as_mut().filter(|_| plan.tier == Tier::Namespace) {
-            landlock.files.clear();
-        }
         let covers = crate::cover::covers(&plan.mounts);
-        let kept = Kept { plan: lean, saved: self.saved.clone(), covers };
+        let kept = Kept { plan: plan.lean(), saved: self.saved.clone(), covers };
+        let mut extra = Vec::with_capacity(32 << 10);
+        serde_json::to_writer(&mut extra, &kept).ok()?;
         Some(Record {
             key: &self.key,
             inputs: self.inputs,
@@ -127,7 +122,7 @@ impl Filing<'_> {
             notes: &self.notes,
             announce: plan.announcement(),
             brief: brief(plan, order, &self.saved),
-            extra: serde_json::to_vec(&kept).ok()?,
+            extra,
         })
     }
 

@@ -52,7 +52,7 @@ use compile::Extras;
 use failure::Explaining;
 use ringfence_policy::NetworkMode;
 use ringfence_sys as sys;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -230,7 +230,8 @@ fn run_under_our_umask(
         captured: false,
         skeletons,
     };
-    let compiled = compile::compile(plan, &extras, None);
+    let mut steps = compile::steps(plan, &extras);
+    let compiled = steps.compiled();
     let broken =
         || LaunchError::Setup("the compiled plan is broken: a mistake of ringfence's".into());
     let image = compiled.image().ok_or_else(broken)?;
@@ -287,14 +288,16 @@ fn run_under_our_umask(
     let network = Network::new(order.filter.clone());
     extras.captured = true;
     let usual = network.usual();
-    // For later starts the plan is compiled once more, with all that it was derived from: before all is built it would
-    // take a processor from those who do that, and when the command executes already it may end first, and wait for it.
-    // And what a captured network takes of this kernel is known here alone.
+    // For later starts the steps are put together once more, with all that they were derived from: before all is built it
+    // would take a processor from those who do that, and when the command executes already it may end first, and wait for
+    // it. And what a captured network takes of this kernel is known here alone: there they are other ones.
+    let steps = Cell::new((filing.is_some() && plan.capture.is_none()).then_some(steps));
     let going = || {
+        let steps = steps.take();
         let filing = filing.as_ref().filter(|_| plan.capture.is_none() || usual.get());
         if let Some((filing, record)) = filing.and_then(|filing| Some((filing, filing.record()?))) {
-            let image = compile::compile(plan, &extras, Some(&record.filed()));
-            filing.store(&record, image.bytes());
+            let steps = steps.unwrap_or_else(|| compile::steps(plan, &extras));
+            filing.store(&record, &steps.filed(plan, &record.filed()));
             trace.mark("stored");
         }
     };

@@ -85,6 +85,16 @@ pub(super) struct Script {
 }
 
 impl Script {
+    /// An empty one, with room for as much as most take.
+    pub fn with_room() -> Script {
+        let mut script = Script::default();
+        script.build.ops.reserve(512);
+        script.confine.ops.reserve(128);
+        script.data.reserve(24 << 10);
+        script.texts.reserve(384);
+        script
+    }
+
     /// Goes on to another list.
     pub fn part(&mut self, part: Part) {
         self.part = part;
