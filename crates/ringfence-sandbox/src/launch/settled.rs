@@ -6,7 +6,8 @@
 use crate::inputs::{Found, Inputs};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 /// From so many entries on, one look at their directory is less than a look at each.
 const ENOUGH: usize = 2;
@@ -38,19 +39,28 @@ pub(super) fn groups(inputs: &Inputs, needed: Entries, grain: u64) -> Vec<Group>
             None => rest.extend(entries),
         }
     }
-    // What is in a directory is as it was where the directory is: one look at it suffices.
+    // What is in a directory is as it was where the directory is, and nothing is below a name that is not in it.
     for (path, found) in std::mem::take(&mut rest) {
-        let same = |group: &&mut Group| {
-            let (directory, _) = group;
-            directory.as_ref().is_some_and(|(directory, identity)| {
-                directory.as_os_str() == path.as_os_str() && found.identity() == Some(identity)
+        let above = if found == Found::Absent { there_above(&path) } else { None };
+        let told_by = |group: &&mut Group| {
+            group.0.as_ref().is_some_and(|(directory, identity)| {
+                let same = directory.as_os_str() == path.as_os_str();
+                above == Some(directory) || same && found.identity() == Some(identity)
             })
         };
-        match groups.iter_mut().find(same) {
+        match groups.iter_mut().find(told_by) {
             Some((_, entries)) => entries.push((path, found)),
             None => rest.push((path, found)),
         }
     }
     groups.push((None, rest));
     groups
+}
+
+/// The first directory above a path that is there.
+fn there_above(path: &Path) -> Option<&Path> {
+    let absent = |path: &&Path| {
+        path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    };
+    path.ancestors().skip(1).find(|above| !absent(above))
 }
