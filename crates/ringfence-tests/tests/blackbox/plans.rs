@@ -200,6 +200,20 @@ fn profiles_links_and_variables_make_a_plan_void() {
     });
 }
 
+/// Of what is far below a name that is not there nothing is looked at but the directory that would have it.
+#[test]
+fn what_comes_far_below_makes_a_plan_void() {
+    everywhere(|place| {
+        let options = "-r ~/shown/far/below? -r ~/other?";
+        let look = "cat ~/shown/far/below/file || exit 5";
+        hot(place, options, look).ends(5);
+        place.file("home/shown/unasked", "");
+        hot(place, options, look).ends(5);
+        place.file("home/shown/far/below/file", "there");
+        assert_eq!(cold(place, options, look).well(), "there");
+    });
+}
+
 /// What one may not look at is as absent: who is in other groups has another plan.
 #[test]
 fn a_plan_is_of_the_groups_that_it_was_made_for() {
