@@ -163,7 +163,8 @@ fn a_timeout_reaches_those_who_hide_from_it() {
 fn a_timeout_reaches_those_who_stop_their_job() {
     everywhere(|place| {
         // A job of a shell: a group that nobody watches over cannot be stopped by all of these. Bash may
-        // tell of one stop twice, for all its `wait -f`.
+        // tell of one stop twice, for all its `wait -f`, and for ever of one whose end it saw between two waits: so
+        // that there is time for the second one.
         let job = |line: &str| {
             place.shell(&format!(
                 "setsid -w bash -c 'set -m; {line} & wait $!; echo $?
@@ -172,7 +173,7 @@ fn a_timeout_reaches_those_who_stop_their_job() {
         };
         for signal in ["TSTP", "TTIN", "TTOU", "STOP"] {
             let script = format!("kill -{signal} \\$\\$; sleep 1000");
-            let ended = job(&format!("$RF --timeout 300ms -- sh -c \"{script}\""));
+            let ended = job(&format!("$RF --timeout 1s -- sh -c \"{script}\""));
             // First the shell hears of the stop.
             assert_eq!(ended.text(), "147\n124", "{signal}: {}", ended.err);
             assert_eq!(place.left_behind(), [""; 0]);
@@ -180,7 +181,7 @@ fn a_timeout_reaches_those_who_stop_their_job() {
         let mut running =
             place.start(&["--name", "host"], &["sh", "-c", "echo up; exec sleep 1000"]);
         running.printed("up\n");
-        let exec = format!("{} exec --timeout 300ms host", ringfence_tests::binary().display());
+        let exec = format!("{} exec --timeout 1s host", ringfence_tests::binary().display());
         let ended = job(&format!("{exec} sh -c \"kill -STOP \\$\\$; sleep 1000\""));
         assert_eq!(ended.text(), "147\n124", "{}", ended.err);
         place.ringfence(["kill", "host"]).quiet();
