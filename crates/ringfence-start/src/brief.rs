@@ -459,8 +459,8 @@ struct Ended<'a> {
 }
 
 impl Ended<'_> {
-    /// Does what remains, and ends; returns when that is for `main`, which can do each of it again, to the answer
-    /// that the warden waits for: what it said has only been looked at. Nothing else of the sandbox is left.
+    /// Does what remains, and ends; returns when that is for `main`, which can do each of it again: the warden has its
+    /// answer by [`settle`], and what it said has only been looked at. Nothing else of the sandbox is left.
     fn end(self, room: &mut Room) {
         const WNOHANG: usize = 1;
         if self.image.header().flags & RECORDED != 0 && self.record(room).is_none() {
