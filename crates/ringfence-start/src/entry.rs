@@ -128,7 +128,11 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     if !ahead {
         look(launched, &image, caller, &trace)?;
     }
-    let (ours, theirs) = socket_pair().ok()?;
+    let Ok((ours, theirs)) = socket_pair() else {
+        launched.tops.let_go();
+        launched.clock.close();
+        return None;
+    };
     if header.flags & BRIEF != 0 {
         crate::brief::ask_for_processes(ours);
     }
@@ -145,6 +149,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     match crate::clone::fork(header.namespaces) {
         Ok((0, _)) => {
             close(ours);
+            launched.clock.close();
             // SAFETY: nothing else runs in this process. In place, as above.
             let machine = unsafe {
                 *memory().mask.get() = launched.mask;
@@ -347,6 +352,7 @@ fn put_back(launched: &mut Launched, control: i32) {
     close(control);
     // Who launches in the ordinary way has children of its own.
     launched.tops.let_go();
+    launched.clock.close();
     umask(launched.umask);
     mask(launched.mask);
 }

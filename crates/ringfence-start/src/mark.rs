@@ -8,7 +8,7 @@ const CLOCK_REALTIME_COARSE: usize = 5;
 
 /// [`Clock::mark`], once.
 pub fn time_mark() -> u64 {
-    let clock = Clock::open();
+    let mut clock = Clock::open();
     let mark = clock.mark();
     clock.close();
     mark
@@ -57,10 +57,11 @@ impl Clock {
         Some((changed, looked.size))
     }
 
-    /// Lets go of it.
-    pub fn close(self) {
+    /// Lets go of it, once.
+    pub fn close(&mut self) {
         if self.0 > 0 {
             close(self.0);
         }
+        *self = Clock::NONE;
     }
 }

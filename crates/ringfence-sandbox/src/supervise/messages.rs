@@ -10,9 +10,9 @@ use crate::live::told::{executed, exit_code};
 use crate::live::{self, Executed};
 use ringfence_start::brief::passed;
 use ringfence_start::child::said;
-use ringfence_sys as sys;
+use ringfence_sys::{self as sys, Errno};
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -32,18 +32,31 @@ pub(crate) struct Heard {
 /// A launcher without libc takes these by the same word.
 const _: () = assert!(ringfence_net::listeners::TAG == passed::NETWORK);
 
+/// All messages that are there, and whether none will come any more.
+fn receive_all(control: BorrowedFd<'_>) -> (Vec<Heard>, bool) {
+    let mut buffer = [0u8; 4096];
+    let mut messages = Vec::new();
+    // The socket of one that died with a word of ours unread says so once, before what it sent.
+    let mut reset = false;
+    loop {
+        match sys::socket::receive_about(control, &mut buffer, false) {
+            Ok(sys::socket::Message { length: 0, .. }) => return (messages, true),
+            Ok(sys::socket::Message { length, descriptors: passed, pid }) => {
+                let (message, ago) = (buffer[..length].to_vec(), Duration::ZERO);
+                messages.push(Heard { message, passed, pid, ago });
+            }
+            Err(Errno::ECONNRESET) if !reset => reset = true,
+            Err(_) => return (messages, false),
+        }
+    }
+}
+
 impl Watch<'_, '_> {
     pub(super) fn take_messages(&mut self) {
-        let mut buffer = [0u8; 4096];
-        while let Ok(sys::socket::Message { length, descriptors: passed, pid }) =
-            sys::socket::receive_about(self.child.control.as_fd(), &mut buffer, false)
-        {
-            if length == 0 {
-                self.silent = true;
-                break;
-            }
-            let ago = Duration::ZERO;
-            self.heard(Heard { message: buffer[..length].to_vec(), passed, pid, ago });
+        let (messages, silent) = receive_all(self.child.control.as_fd());
+        self.silent |= silent;
+        for heard in messages {
+            self.heard(heard);
         }
     }
 
@@ -129,5 +142,24 @@ impl Watch<'_, '_> {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_warden_said_before_it_died_is_heard_where_it_left_a_word_unread() {
+        let (ours, theirs) = sys::fd::socket_pair().expect("a socket pair");
+        sys::socket::send_with(theirs.as_fd(), b"K\x0b", &[]).expect("sent");
+        sys::socket::send_with(theirs.as_fd(), b"x", &[]).expect("sent");
+        let said = |(messages, silent): (Vec<Heard>, bool)| {
+            (messages.into_iter().map(|heard| heard.message).collect::<Vec<_>>(), silent)
+        };
+        sys::socket::send_with(ours.as_fd(), b"w", &[]).expect("sent");
+        drop(theirs);
+        let told = said(receive_all(ours.as_fd()));
+        assert_eq!(told, (vec![b"K\x0b".to_vec(), b"x".to_vec()], true));
     }
 }
