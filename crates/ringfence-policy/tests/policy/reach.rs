@@ -1,9 +1,6 @@
 //! What a policy makes of sockets, published ports and certificates that variables name.
-#![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
-use common::{Host, host};
+use crate::common::{Host, host};
 use ringfence_policy::files::Fake;
 use ringfence_policy::{Access, Key, Transport};
 use std::path::Path;

@@ -1,9 +1,6 @@
 //! A directory that is named for the run, and the links that lead to it.
-#![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
-use common::{Host, host};
+use crate::common::{Host, host};
 use ringfence_policy::{Access, Key, PolicyError};
 use std::path::{Path, PathBuf};
 

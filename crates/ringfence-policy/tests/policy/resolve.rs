@@ -1,9 +1,6 @@
 //! From profiles and options to a policy, on made-up hosts.
-#![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
-use common::host;
+use crate::common::host;
 use ringfence_policy::files::Fake;
 use ringfence_policy::{Access, Home, Key, NetworkMode, Policy, TierChoice};
 use std::path::Path;
@@ -383,9 +380,9 @@ fn patterns_in_grants_read_one_directory_and_no_tree() {
     let policy = host.policy();
     let paths: Vec<_> = policy.paths.iter().map(|rule| rule.path.display().to_string()).collect();
     assert_eq!(paths, ["/home/u/project/a.conf"]);
-    let message = common::host().option(Key::Read, "./**/x").error();
+    let message = crate::common::host().option(Key::Read, "./**/x").error();
     assert!(message.contains("name the tree"), "{message}");
-    assert!(common::host().option(Key::Deny, "./**/x").resolve().is_ok());
+    assert!(crate::common::host().option(Key::Deny, "./**/x").resolve().is_ok());
 }
 
 #[test]
@@ -449,7 +446,7 @@ fn whoever_has_no_home_gets_no_system_directory() {
     let mut host = host().cwd("/etc");
     host.home = "/".into();
     assert!(!granted(&host.policy(), Access::Write, "/etc"));
-    let mut host = common::host().cwd("/srv/x");
+    let mut host = crate::common::host().cwd("/srv/x");
     host.home = "/".into();
     assert!(granted(&host.policy(), Access::Write, "/srv/x"));
     assert!(!host.write("/var/x").allowed);

@@ -1,5 +1,4 @@
 //! Git's configuration: read as git reads it, judged by what git would run.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use ringfence_policy::gitconfig::Unread;

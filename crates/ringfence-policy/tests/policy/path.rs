@@ -1,5 +1,4 @@
 //! The path parser: expansion, normal form, patterns, and bytes of every kind.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use ringfence_policy::path::{Anchored, Bases, PathError, anchor, normal, quote};

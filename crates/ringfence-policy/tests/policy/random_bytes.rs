@@ -1,5 +1,4 @@
 //! The fuzz targets, on bytes made up here: every parser meets every kind of nonsense in CI too.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use ringfence_policy::fuzzing;

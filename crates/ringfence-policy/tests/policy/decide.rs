@@ -1,9 +1,6 @@
 //! What is decided, why, and what there is to type; each refusal beside what is allowed.
-#![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
-use common::{Host, host};
+use crate::common::{Host, host};
 use ringfence_policy::decide::{Request, decide};
 use ringfence_policy::files::Fake;
 use ringfence_policy::{Decision, Key, Subject};
@@ -77,7 +74,7 @@ fn a_denied_pattern_covers_what_it_names() {
     assert!(!host.read("/home/u/project/a.pem").allowed);
     assert!(host.read("/home/u/project/a.pub").allowed);
     assert!(host.read("/home/u/project/src/a.pem").allowed);
-    let everywhere = common::host().option(Key::Deny, "**/.env");
+    let everywhere = crate::common::host().option(Key::Deny, "**/.env");
     assert!(!everywhere.read("/home/u/project/src/.env").allowed);
 }
 
@@ -147,15 +144,15 @@ fn a_private_home_and_tmp_are_explained() {
     assert_eq!(decision.effect.as_deref(), Some("private: discarded at the end"));
     assert!(!host.read("/home/u/.bashrc").allowed);
     assert_eq!(host.write("/tmp/x").effect.as_deref(), Some("private: discarded at the end"));
-    let named = common::host().option(Key::Home, "agent");
+    let named = crate::common::host().option(Key::Home, "agent");
     assert_eq!(
         named.write("/home/u/.bashrc").effect.as_deref(),
         Some("private: kept in the home `agent`")
     );
     // Without a view of its own, a sandbox cannot write there at all.
-    let process = common::host().option(Key::Tier, "process");
+    let process = crate::common::host().option(Key::Tier, "process");
     assert!(!process.write("/home/u/.bashrc").allowed);
-    let shared = common::host().option(Key::Home, "host");
+    let shared = crate::common::host().option(Key::Home, "host");
     assert!(!shared.write("/home/u/.bashrc").allowed);
     assert!(!host.write("/var/lib/x").allowed);
     assert!(host.write("/dev/null").allowed && host.read("/proc/self/status").allowed);

@@ -1,5 +1,4 @@
 //! The host parser: one spelling each, and refusals where spellings could differ.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use ringfence_policy::host::{Host, HostRule};

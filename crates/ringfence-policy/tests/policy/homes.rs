@@ -1,9 +1,6 @@
 //! Homes that `HOME` does not say: the account's own, and, for root, those of others.
-#![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
-use common::{Host, host};
+use crate::common::{Host, host};
 use ringfence_policy::{Access, Key, Policy};
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,4 @@
 //! What git keeps for itself: what real git writes is taken for git's, and what git would believe of others is not.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use ringfence_policy::gitstate::{Bad, Content, hash_length, judge};

@@ -1,9 +1,7 @@
 //! What the caller's variables say is elsewhere: sockets of services, base directories.
 #![allow(missing_docs)]
 
-mod common;
-
-use common::{Host, host};
+use crate::common::{Host, host};
 use ringfence_policy::files::{Fake, FakeFiles};
 use ringfence_policy::{Access, Key, NetworkMode};
 use std::path::{Path, PathBuf};
@@ -109,7 +107,7 @@ fn what_ships_follows_moved_base_directories() {
     assert!(host.read("/data/settings/git/x").allowed);
     // A user's own rule says what it says.
     let own = "[filesystem]\nread = [\"~/.config/git/config?\"]";
-    let host = common::host().with(|files| files.file("/data/settings/git/config", ""));
+    let host = crate::common::host().with(|files| files.file("/data/settings/git/config", ""));
     assert!(!own_in(host, "/data/settings", own).read("/data/settings/git/config").allowed);
 }
 

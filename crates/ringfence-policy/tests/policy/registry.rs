@@ -1,9 +1,6 @@
 //! Registries are what the tools' own settings say, and nothing else.
-#![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
-use common::{Host, host};
+use crate::common::{Host, host};
 use ringfence_policy::registry::hosts;
 
 fn found(host: &Host, tool: &str) -> Vec<String> {

@@ -1,9 +1,6 @@
 //! Profile files: what is read, what is refused, and the shipped ones.
-#![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
-use common::host;
+use crate::common::host;
 use proptest::prelude::*;
 use ringfence_policy::builtin::Builtin;
 use ringfence_policy::catalog::{Catalog, Kind, Place};

@@ -1,9 +1,6 @@
 //! Files that decide about runs, this one and others.
-#![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
-use common::host;
+use crate::common::host;
 use ringfence_policy::{Access, Context, FileView, Policy, Request, resolve};
 use std::ffi::OsString;
 use std::io;

@@ -1,9 +1,7 @@
 //! The profiles and features that ship: each is valid, does what it says, and none that is picked
 //! by a command's name weakens anything.
 
-mod common;
-
-use common::host;
+use crate::common::host;
 use ringfence_policy::builtin::Builtin;
 use ringfence_policy::catalog::{Catalog, Kind};
 use ringfence_policy::files::FakeFiles;

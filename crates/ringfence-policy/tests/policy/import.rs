@@ -1,7 +1,4 @@
 //! Peers' settings as profiles.
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
 
 use ringfence_policy::import::{Imported, Peer, import};
 use ringfence_policy::{Key, Profile};
@@ -10,7 +7,7 @@ fn read(peer: Peer, text: &str) -> Imported {
     let imported = import(peer, text).unwrap();
     let again = Profile::from_toml(&imported.toml, "imported").unwrap();
     assert_eq!(again.values, imported.profile.values);
-    let host = common::host().own(&imported.toml);
+    let host = crate::common::host().own(&imported.toml);
     assert!(host.resolve().is_ok(), "{:?}\n{}", host.resolve(), imported.toml);
     imported
 }

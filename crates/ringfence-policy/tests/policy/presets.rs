@@ -1,9 +1,6 @@
 //! Which profile a command gets by its name.
-#![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
-use common::host;
+use crate::common::host;
 use ringfence_policy::{Access, Key, Policy};
 use std::path::Path;
 
