@@ -14,6 +14,21 @@ pub fn time_mark() -> u64 {
     mark
 }
 
+/// The coarsest times that file systems keep: vfat's even seconds. ext4's are whole ones where its inodes take 128 bytes.
+const GRAIN: u64 = 2_000_000_000;
+
+/// The last moment at which what has this change time can have been changed: the time itself, unless it is of whole
+/// seconds, as those of file systems are that keep no finer ones.
+pub fn latest(changed: u64) -> u64 {
+    if changed.is_multiple_of(1_000_000_000) { changed.saturating_add(GRAIN - 1) } else { changed }
+}
+
+/// The first such moment, of a last one.
+pub fn earliest(latest: u64) -> u64 {
+    let whole = latest.saturating_add(1).is_multiple_of(1_000_000_000);
+    if whole { latest.saturating_sub(GRAIN - 1) } else { latest }
+}
+
 /// What tells the time of files: one of no name, which is looked at and changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(i32);

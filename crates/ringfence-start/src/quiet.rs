@@ -11,6 +11,7 @@ use crate::call::{close, sys};
 use crate::entries::{DIRECTORY, LINK, UNKNOWN, each, ends_with};
 use crate::image::{Image, Span};
 use crate::listing::{ENDING, Known, next};
+use crate::mark::latest;
 use crate::stamp::{AT_FDCWD, EMPTY_PATH, Looked, look};
 use crate::{Errno, flags};
 
@@ -138,7 +139,7 @@ impl Run<'_> {
                 Ok(stat) => {
                     let now = stat.identity();
                     let same = now[0] == device && now[1] == inode && now[4] == changed;
-                    (same && inode != 0 && changed < self.since).then_some(())?;
+                    (same && inode != 0 && latest(changed) < self.since).then_some(())?;
                 }
                 // It was not there, and is not.
                 Err(Errno::ENOENT) if inode == 0 => {}
@@ -236,7 +237,8 @@ impl Run<'_> {
         let mut looked = Looked::new();
         let stat = look(&mut looked, directory as i32, c"".as_ptr().cast(), EMPTY_PATH).ok()?;
         let [.., changed] = stat.identity();
-        (changed < self.since && stat.mode & ENTER_AND_LIST == ENTER_AND_LIST).then_some(changed)
+        (latest(changed) < self.since && stat.mode & ENTER_AND_LIST == ENTER_AND_LIST)
+            .then_some(changed)
     }
 
     /// Whether no run changed what git keeps in a repository and believes: that is written in its place as well, of
@@ -245,7 +247,7 @@ impl Run<'_> {
         let unchanged = |name: &[u8]| {
             let mut looked = Looked::new();
             match look(&mut looked, repository as i32, name.as_ptr(), 0) {
-                Ok(stat) => stat.is_file() && stat.identity()[4] < self.since,
+                Ok(stat) => stat.is_file() && latest(stat.identity()[4]) < self.since,
                 Err(errno) => errno == Errno::ENOENT,
             }
         };

@@ -41,6 +41,7 @@ pub(crate) use notes::{WILL, noted_by_image};
 use others::{Others, Word};
 pub use past::made_by_a_run;
 use ringfence_policy::{Guarded, shown};
+use ringfence_start::mark;
 use ringfence_sys as sys;
 use said::Said;
 pub(crate) use saved::Saved;
@@ -116,8 +117,14 @@ impl Drop for Guarding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp(u64, u64, i128);
 
+/// The last moment at which something can have been changed.
 fn changed(data: &fs::Metadata) -> i128 {
-    i128::from(data.ctime()) * 1_000_000_000 + i128::from(data.ctime_nsec())
+    latest(i128::from(data.ctime()) * 1_000_000_000 + i128::from(data.ctime_nsec()))
+}
+
+/// The last moment that a change time stands for ([`mark::latest`]).
+fn latest(changed: i128) -> i128 {
+    u64::try_from(changed).map_or(changed, |changed| mark::latest(changed).into())
 }
 
 /// What [`Guarding::project`] is.
@@ -346,7 +353,7 @@ impl Guarding {
             // As stat(2) has it, from the halves that statx(2) gives (makedev(3)).
             let device = (major & 0xfff) << 8 | (major & !0xfff) << 32;
             let device = device | (minor & 0xff) | (minor & !0xff) << 12;
-            Stamp(device, inode, i128::from(changed))
+            Stamp(device, inode, latest(changed.into()))
         };
         let mut parents: BTreeMap<PathBuf, Stamp> = notes
             .filter(|(_, note)| note[1] != 0)

@@ -19,6 +19,7 @@
 //! What is written there is written by [`notes`](super::notes).
 
 use super::notes::{file, hash, hash_of_file, nanoseconds};
+use ringfence_start::mark;
 use ringfence_start::runs::{ABOVE_A_TREE, NOTE, OPEN};
 use ringfence_sys as sys;
 use std::fs;
@@ -32,7 +33,7 @@ use std::path::Path;
 pub(super) struct Past(Vec<u8>);
 
 impl Past {
-    /// Whether a path could be changed from inside at a time. `trees` are those of the run that goes on: what lies in
+    /// Whether a path could be changed from inside at a time, its last moment ([`mark::latest`]). `trees` are those of the run that goes on: what lies in
     /// one of them can have come from each. `ctime` is when something was changed last: what is moved is changed by that
     /// (on Linux's own file systems), so that what nobody moved is left alone.
     pub fn holds(
@@ -43,6 +44,8 @@ impl Past {
         ctime: &dyn Fn(&Path) -> Option<i128>,
     ) -> bool {
         let Ok(time) = i64::try_from(time) else { return false };
+        let first = u64::try_from(time).ok().and_then(|time| mark::earliest(time).try_into().ok());
+        let first: i64 = first.unwrap_or(time);
         let (whole, file) = (path, hash_of_file(path));
         let path = path.ancestors().map(hash).collect::<Vec<u64>>();
         let trees: Vec<u64> = trees.iter().flat_map(|tree| tree.ancestors()).map(hash).collect();
@@ -60,13 +63,13 @@ impl Past {
             let above = |&(of, mark, _): &(i64, i64, u64)| of == start && mark == ABOVE_A_TREE;
             notes().filter(above).map(|note| note.2).filter(|place| here(*place)).any(|place| {
                 let later = |(start, end, tree)| {
-                    start >= 0 && end >= time && tree == place && since(start, place)
+                    start >= 0 && end >= first && tree == place && since(start, place)
                 };
                 notes().any(later)
             })
         };
         notes().any(|(start, end, tree)| {
-            let changed = start >= 0 && (start..=end).contains(&time);
+            let changed = start >= 0 && start <= time && first <= end;
             let by_name = |place| path.contains(&place) || place == file;
             let granted = || notes().any(|(of, _, place)| of == -start && by_name(place));
             changed && (here(tree) || moved(start)) && !granted()

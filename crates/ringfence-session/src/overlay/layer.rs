@@ -322,7 +322,7 @@ impl Layer<'_> {
 
     /// The host changed what is there since the run began.
     pub fn later(&self, path: &[u8], found: &Found) -> bool {
-        found.stamp.changed >= self.since && !self.ours.has(path, found)
+        found.stamp.latest() >= self.since && !self.ours.has(path, found)
     }
 
     /// Names came or went in the real directory during the run, or it is gone.

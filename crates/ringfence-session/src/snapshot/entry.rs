@@ -1,6 +1,7 @@
 //! What a snapshot knows of a name in a directory, and how a directory of them is stored.
 
 use super::codec::{Reader, put, put_bytes};
+use ringfence_start::mark;
 
 /// The name of stored bytes: blake3 of what they are, or of a chunk list (see `content`).
 pub type Hash = [u8; 32];
@@ -176,6 +177,12 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
+    /// The last moment at which it can have been changed ([`mark::latest`]).
+    pub(crate) fn latest(&self) -> i64 {
+        let latest = u64::try_from(self.changed).ok().map(mark::latest);
+        latest.and_then(|latest| latest.try_into().ok()).unwrap_or(self.changed)
+    }
+
     /// It is still the same thing, and nobody wrote to it in between, though names may have come
     /// or gone.
     pub fn stands_for(&self, other: &Stamp, file: bool) -> bool {

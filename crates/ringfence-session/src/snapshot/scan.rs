@@ -302,7 +302,7 @@ impl Scanner<'_> {
             link: None,
             sparse: false,
         };
-        let settled = stamp.changed.saturating_add(TICK) < began;
+        let settled = stamp.latest().saturating_add(TICK) < began;
         let mut seen = Seen { entry, stamp, settled };
         if found.file_type == FileType::Unknown && !foreign {
             return Ok(Some(self.closed(path, seen)));
@@ -379,7 +379,7 @@ impl Scanner<'_> {
             self.scan.read += 1;
             seen.entry.xattrs = self.keep_attributes(&attributes)?;
             // By a mapping that was written to before, a file is changed without any sign of it.
-            seen.settled = !written && found.stamp.changed.saturating_add(TICK) < began;
+            seen.settled = !written && found.stamp.latest().saturating_add(TICK) < began;
             let after = beneath::stat(&again, b"").map(|after| after.stamp);
             if after == Ok(found.stamp) {
                 break;

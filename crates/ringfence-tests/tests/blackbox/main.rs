@@ -13,6 +13,7 @@ mod changes;
 mod clients;
 mod clients_http;
 mod closed;
+mod coarse_times;
 mod consent;
 mod containers;
 mod copies;
