@@ -3,7 +3,9 @@
 use crate::decision::{Event, Way};
 use crate::first::{self, First};
 use crate::gateway::{HERE, Shared, Subject};
+use crate::given::Given;
 use crate::inspect::{self, Inspection};
+use crate::inward;
 use crate::leaving;
 use crate::live::{self, Answer};
 use crate::relay::{self, Counts, Gate, Verdict};
@@ -13,6 +15,7 @@ use ringfence_sys::{Errno, socket};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
@@ -118,7 +121,7 @@ pub(crate) async fn settle<'a>(
         let inspection = inspection.ok_or_else(|| Refusal::Denied(none.to_owned()))?;
         return Ok(Course::Inspected(inspection));
     }
-    let dialled = dial(shared, subject);
+    let dialled = dial(shared, subject, false);
     let server = match client {
         Some(client) => {
             let dialled = leaving::before(dialled, gone(client, shared)).await;
@@ -160,8 +163,12 @@ pub(crate) fn ended() -> Refusal {
 }
 
 /// Connects to what is settled to be allowed, by an address that was checked: where requests are looked at; all else goes by
-/// [`settle`].
-pub(crate) async fn dial(shared: &Shared, subject: &mut Subject) -> Result<TcpStream, Refusal> {
+/// [`settle`]. `credential`: one of the user's goes along, which is for no server of the sandbox's own.
+pub(crate) async fn dial(
+    shared: &Shared,
+    subject: &mut Subject,
+    credential: bool,
+) -> Result<TcpStream, Refusal> {
     if !subject.decision.as_ref().is_some_and(|decision| decision.allowed) {
         return Err(Refusal::Denied("nothing allowed it".to_owned()));
     }
@@ -169,7 +176,8 @@ pub(crate) async fn dial(shared: &Shared, subject: &mut Subject) -> Result<TcpSt
         return proxy.dial(shared, subject).await.map_err(Refusal::Failed);
     }
     let addresses = addresses(shared, subject).await?;
-    match reach(&addresses, subject.port).await {
+    let own = shared.beside().filter(|_| credential);
+    match reach(&addresses, subject.port, own).await {
         Ok((server, address)) => {
             subject.address = Some(address);
             Ok(server)
@@ -178,18 +186,64 @@ pub(crate) async fn dial(shared: &Shared, subject: &mut Subject) -> Result<TcpSt
     }
 }
 
-/// Connects to the first of these addresses that answers.
-pub(crate) async fn reach(addresses: &[IpAddr], port: u16) -> Result<(TcpStream, IpAddr), String> {
+/// Connects to the first of these addresses that answers, but on this machine's loopback to nobody of `own`.
+pub(crate) async fn reach(
+    addresses: &[IpAddr],
+    port: u16,
+    own: Option<&Given>,
+) -> Result<(TcpStream, IpAddr), String> {
     let mut failure = String::from("it has no address");
+    let mut inside = None;
     for (index, &address) in addresses.iter().enumerate() {
         let patience = if index + 1 < addresses.len() { ATTEMPT } else { LAST_ATTEMPT };
         let to = SocketAddr::new(address, port);
-        match connect(to, patience).await {
+        let here = SocketAddr::new(inward::reachable(address.to_canonical()), port);
+        let connected = match own.filter(|_| here.ip().is_loopback()) {
+            Some(own) => match apart(here, patience, own).await {
+                Err(Apart::Inside(why)) => {
+                    inside = inside.or(Some(format!("{to}: {why}")));
+                    continue;
+                }
+                Err(Apart::Failed(error)) => Err(error),
+                Ok(server) => Ok(server),
+            },
+            None => connect(to, patience).await,
+        };
+        match connected {
             Ok(server) => return Ok((server, address)),
             Err(error) => failure = format!("{to}: {}", io_text(&error)),
         }
     }
-    Err(failure)
+    Err(inside.unwrap_or(failure))
+}
+
+/// Why there is no connection to somebody else on this machine.
+enum Apart {
+    /// Who listens there may be inside.
+    Inside(String),
+    /// The network.
+    Failed(io::Error),
+}
+
+/// Connects to a server of the loopback that is not the sandbox's own: before somebody listens there who is not, and has
+/// all along when the connection is made.
+async fn apart(to: SocketAddr, patience: Duration, own: &Given) -> Result<TcpStream, Apart> {
+    let inside = |why: &str| {
+        Apart::Inside(format!(
+            "{why}, to which nothing of yours is sent: start the program outside that it is for first, or use the namespace \
+             tier, where servers have a loopback of their own"
+        ))
+    };
+    let others = own.others(to).map_err(inside)?;
+    if others.is_empty() {
+        return Err(Apart::Failed(io::ErrorKind::ConnectionRefused.into()));
+    }
+    let server = connect(to, patience).await.map_err(Apart::Failed)?;
+    if own.reached_others(server.as_fd(), to, &others) {
+        return Ok(server);
+    }
+    reset(&server);
+    Err(inside("who listened there has ended, and a server inside may have its place"))
 }
 
 /// Connects. To a server on this machine that takes neither a timer nor a turn of the event loop, which

@@ -1,6 +1,7 @@
 //! [`Gateway`]: the launcher's side. Holds the listeners, and does nothing until somebody knocks.
 
 use crate::decision::{Event, NetDecision, Sink, Way};
+use crate::given::Given;
 use crate::inspect::Inspection;
 use crate::leaving::Leaving;
 use crate::listeners::{Listeners, Role};
@@ -35,6 +36,8 @@ pub(crate) struct Shared {
     pub who: Who,
     /// Where the connections of the process tier were going.
     pub wanted: Wanted,
+    /// Servers inside listen at the host's own loopback (process tier).
+    one_loopback: bool,
     pub leaving: Leaving,
     sink: Sink,
     next: AtomicU64,
@@ -48,6 +51,11 @@ impl Shared {
 
     pub fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sandbox's own servers, where they can be at addresses that the launcher connects to.
+    pub fn beside(&self) -> Option<&Given> {
+        self.one_loopback.then(|| self.wanted.own())
     }
 
     /// A number for what belongs together.
@@ -169,6 +177,7 @@ impl Gateway {
             names: Mutex::default(),
             who: Who::new(listeners.take(Role::Diag)),
             wanted: listeners.wanted.clone(),
+            one_loopback: listeners.sockets.iter().any(|(role, _)| *role == Role::Wanted),
             leaving: Leaving::default(),
             sink,
             next: AtomicU64::new(1),

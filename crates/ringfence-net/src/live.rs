@@ -161,6 +161,12 @@ impl Control {
         rules::connect(&self.policy(), &here, port, |_| false).allowed
     }
 
+    /// The header by which a credential goes to this port of the host's own loopback. Nobody changes that meanwhile.
+    pub fn injects_at_loopback(&self, port: u16) -> Option<String> {
+        let here = Host::Address(HERE[0]);
+        rules::injected(&self.policy(), &here, port).map(str::to_owned)
+    }
+
     /// Whether refusals wait for an answer: names are resolved to synthetic addresses then, whatever
     /// they are, so that there is a connection that can wait.
     pub(crate) fn asks(&self) -> bool {

@@ -16,6 +16,7 @@ mod groups;
 mod servers;
 mod wanted;
 
+pub use crate::given::Common;
 pub use wanted::Wanted;
 
 use crate::calls::{self, AF_UNSPEC, Answer, Caller, To};
@@ -43,6 +44,8 @@ const HERE6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 pub type Make = Box<dyn Fn(Listeners) -> Gateway + Send + Sync>;
 /// Whether a rule grants this port of the host's own loopback.
 pub type Grants = Box<dyn Fn(u16) -> bool + Send + Sync>;
+/// What a port of the host's own loopback is kept for, so that nothing inside may listen there.
+pub type Kept = Box<dyn Fn(u16) -> Option<String> + Send + Sync>;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -55,6 +58,7 @@ pub struct Redirect(Arc<Inner>);
 struct Inner {
     make: Make,
     grants: Grants,
+    kept: Kept,
     /// From the first connection on.
     serving: Mutex<Option<Serving>>,
     wanted: Wanted,
@@ -121,12 +125,16 @@ impl Copy {
 
 impl Redirect {
     /// A filter whose gateway is made by `make`, and started, when a program first connects.
-    pub fn new(make: Make, grants: Grants) -> Redirect {
+    /// Its servers are marked for other sandboxes of the user's in the file that `common` opens.
+    pub fn new(make: Make, grants: Grants, kept: Kept, common: Common) -> Redirect {
+        let wanted = Wanted::default();
+        wanted.own().mark(common);
         Redirect(Arc::new(Inner {
             make,
             grants,
+            kept,
             serving: Mutex::default(),
-            wanted: Wanted::default(),
+            wanted,
             groups: Groups::default(),
             waiting: Arc::default(),
         }))
@@ -223,18 +231,25 @@ impl Redirect {
             let any = caller.socket()?;
             if matches!(behalf::family_and_type(any.as_fd()), Ok((AF_NETLINK, _))) {
                 // Routing queries, the only ones that the filter lets be made.
-                return behalf::bind(any.as_fd(), &raw);
+                return Ok(behalf::bind(any.as_fd(), &raw)?);
             }
             let copy = Copy::of(any)?;
             let raw = calls::to_bind(raw, if copy.ipv6 { AF_INET6 } else { AF_INET });
             let wanted = socket::address(&raw).ok_or(Errno::EAFNOSUPPORT)?;
             let (ip, port) = (wanted.ip().to_canonical(), wanted.port());
             if !ip.is_unspecified() && !ip.is_loopback() {
-                return Err(Errno::EADDRNOTAVAIL);
+                return Err(Errno::EADDRNOTAVAIL.into());
             }
             // The launcher may be root, or hold the capability, and the program does not.
             if calls::takes_privilege(port, first_unprivileged()) {
-                return Err(Errno::EACCES);
+                return Err(Errno::EACCES.into());
+            }
+            if let Some(why) = (self.0.kept)(port).filter(|_| port != 0) {
+                let why = format!(
+                    "nothing inside may listen at port {port} of the loopback, which is the host's own in the process \
+                     tier: {why}; let it use another port, or use the namespace tier"
+                );
+                return Err(Unreached(Errno::EACCES, Some(why)));
             }
             let place = if ip.is_loopback() { SocketAddr::new(ip, port) } else { copy.here(port) };
             if self.0.groups.join(caller, &copy, place)? {
@@ -248,7 +263,11 @@ impl Redirect {
             self.0.groups.bound(caller, &copy);
             Ok(())
         };
-        Answer::Done(bound())
+        match bound() {
+            Err(Unreached(errno, Some(why))) => Answer::Told(errno, why),
+            Err(Unreached(errno, None)) => Answer::Done(Err(errno)),
+            Ok(()) => Answer::Done(Ok(())),
+        }
     }
 
     /// `setsockopt(2)` for `SO_REUSEPORT`.
@@ -264,8 +283,9 @@ impl Redirect {
                 Some(place) => place,
                 None => copy.bind(copy.here(0))?,
             };
-            behalf::listen(copy.fd(), caller.call.arguments[1] as i32)?;
-            self.0.wanted.serves(place, copy.fd())
+            // Known before anybody can arrive at it.
+            self.0.wanted.serves(place, copy.fd())?;
+            behalf::listen(copy.fd(), caller.call.arguments[1] as i32)
         };
         Answer::Done(listened())
     }

@@ -157,6 +157,12 @@ pub fn concerned(policy: &Policy, host: &Host, port: u16) -> bool {
     rules.chain(network.inject.iter().map(|rule| &rule.host)).any(|rule| rule.matches(host, port))
 }
 
+/// The header by which requests to a host get a credential.
+pub fn injected<'a>(policy: &'a Policy, host: &Host, port: u16) -> Option<&'a str> {
+    let mut rules = policy.network.inject.iter();
+    rules.find(|rule| rule.host.matches(host, port)).map(|rule| rule.header.as_str())
+}
+
 /// Which host a decision is about, and which port.
 pub fn asked(decision: &Decision) -> Option<(Host, u16)> {
     match &decision.request {

@@ -29,6 +29,14 @@ impl Filter {
         let gateway = Gateway::new(self.control.clone(), listeners, sink);
         gateway.inspecting(self.inspection.clone())
     }
+
+    /// What a port of the host's own loopback is kept for: who listens there gets what is the user's.
+    pub(crate) fn kept(&self, port: u16) -> Option<String> {
+        // Where no requests are looked at, none gets a credential.
+        self.inspection.as_ref()?;
+        let header = self.control.injects_at_loopback(port)?;
+        Some(format!("requests to it get the credential `{header}` (--inject)"))
+    }
 }
 
 impl fmt::Debug for Filter {

@@ -14,6 +14,24 @@ fn byte(kind: i32, at: u64) -> libc::flock64 {
     lock
 }
 
+/// Takes a lock on one byte, which others may have as well. The file is open for reading.
+///
+/// # Errors
+/// The kernel's.
+pub fn share(file: BorrowedFd<'_>, at: u64) -> Result<()> {
+    ringfence_start::runs::share(file.as_raw_fd(), at)
+}
+
+/// Gives up the lock of this open file on one byte.
+///
+/// # Errors
+/// The kernel's.
+pub fn release(file: BorrowedFd<'_>, at: u64) -> Result<()> {
+    let lock = byte(libc::F_UNLCK, at);
+    // SAFETY: `lock` is whole, and is only read.
+    unsafe { sys!(fcntl, file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) }.map(drop)
+}
+
 /// Whether somebody else has a lock on one byte.
 ///
 /// # Errors
@@ -28,7 +46,6 @@ pub fn is_held(file: BorrowedFd<'_>, at: u64) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringfence_start::runs::share;
     use std::fs::File;
     use std::os::fd::AsFd;
 
@@ -39,13 +56,16 @@ mod tests {
         let (one, two, other) =
             (open().expect("one"), open().expect("two"), open().expect("other"));
         let held = |at| is_held(other.as_fd(), at).expect("a lock can be asked for");
-        share(one.as_raw_fd(), 7).expect("shared");
-        share(two.as_raw_fd(), 7).expect("shared by two");
+        share(one.as_fd(), 7).expect("shared");
+        share(two.as_fd(), 7).expect("shared by two");
         let copy = one.try_clone().expect("the same open file");
         drop(one);
         assert!(held(7) && !held(6) && !held(8));
         drop(two);
         assert!(held(7), "the copy is open still");
+        share(copy.as_fd(), 9).expect("shared");
+        release(copy.as_fd(), 9).expect("released");
+        assert!(held(7) && !held(9));
         drop(copy);
         assert!(!held(7));
         std::fs::remove_file(path).expect("a file of ours");

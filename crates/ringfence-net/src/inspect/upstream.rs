@@ -8,6 +8,7 @@ use super::serve::{FIELDS, HEADERS, PATIENCE};
 use super::tls::{Protocol, Tls, server_name};
 use crate::flow::{self, Refusal};
 use crate::gateway::{Shared, Subject};
+use crate::rules;
 use hyper::{StatusCode, client};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use ringfence_policy::{Decision, Host};
@@ -35,7 +36,8 @@ pub(super) async fn connect(
     host: &Host,
     (subject, passage): (&mut Subject, &Arc<Passage>),
 ) -> Connected {
-    let stream = flow::dial(shared, subject).await?;
+    let credential = rules::injected(&shared.policy(), host, subject.port).is_some();
+    let stream = flow::dial(shared, subject, credential).await?;
     let Some((tls, offered)) = tls else {
         return Ok((speak_http1(stream, measure.take(), passage).await?, None));
     };

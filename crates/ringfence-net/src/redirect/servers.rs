@@ -133,8 +133,9 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_room_in_the_queue_of_a_server() {
+        let make = Box::new(|_| panic!("no gateway is needed"));
         let redirect =
-            Redirect::new(Box::new(|_| panic!("no gateway is needed")), Box::new(|_| false));
+            Redirect::new(make, Box::new(|_| false), Box::new(|_| None), Box::new(|| None));
         let own = TcpListener::bind("127.0.0.1:0").expect("bound");
         let place = own.local_addr().expect("an address");
         behalf::listen(own.as_fd(), 0).expect("listens");

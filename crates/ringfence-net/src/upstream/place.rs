@@ -71,7 +71,7 @@ impl Place {
                 found.map_err(|why| format!("cannot be resolved: {why}"))?
             }
         };
-        let reached = flow::reach(&addresses, self.port).await;
+        let reached = flow::reach(&addresses, self.port, None).await;
         let (mut stream, _) = reached.map_err(|why| self.unreached(&why))?;
         let _ = stream.set_nodelay(true);
         if self.socks {

@@ -47,6 +47,7 @@ mod git_settings;
 mod git_user;
 mod git_variables;
 mod git_writes;
+mod given_away;
 mod gone;
 mod homes_elsewhere;
 mod hostile;
