@@ -114,6 +114,14 @@ impl Upstream {
         self.proxy(host, port).is_some()
     }
 
+    /// Whether one is at this port of the host's own loopback.
+    pub fn is_here(&self, port: u16) -> bool {
+        [&self.plain, &self.secure].into_iter().flatten().any(|proxy| match proxy {
+            Proxy::At(place) => place.port == port && place.is_here(),
+            Proxy::Unusable(_) => false,
+        })
+    }
+
     /// The proxy for a connection; none when it is made directly.
     pub(crate) fn proxy(&self, host: &Host, port: u16) -> Option<&Proxy> {
         let direct = self.all_direct
@@ -177,6 +185,27 @@ mod tests {
             assert!(upstream.proxy(&host(direct), 443).is_none(), "{direct}");
         }
         assert!(upstream.proxy(&host("notcorp"), 443).is_some());
+    }
+
+    #[test]
+    fn one_at_the_loopback_is_known_by_its_port() {
+        for (place, here) in [
+            ("http://u:p@127.0.0.1:3128", true),
+            ("localhost:3128", true),
+            ("socks5h://[::1]:3128", true),
+            ("http://0.0.0.0:3128", true),
+            ("http://[::ffff:127.0.0.1]:3128", true),
+            ("http://127.0.0.1:3129", false),
+            ("http://192.0.2.1:3128", false),
+            ("http://proxy.corp:3128", false),
+            ("https://127.0.0.1:3128", false),
+        ] {
+            for name in ["http_proxy", "HTTPS_PROXY", "ALL_PROXY"] {
+                let upstream =
+                    Upstream::of_environment(&|asked| (asked == name).then(|| place.to_owned()));
+                assert_eq!(upstream.is_here(3128), here, "{place}");
+            }
+        }
     }
 
     #[test]

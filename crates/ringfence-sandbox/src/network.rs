@@ -2,6 +2,7 @@
 //! starts the gateway when the first program knocks.
 
 use ringfence_net::capture::Calls;
+use ringfence_net::upstream::Upstream;
 use ringfence_net::{Control, Gateway, Inspection, Listeners, NetDecision};
 use std::cell::Cell;
 use std::fmt;
@@ -32,6 +33,10 @@ impl Filter {
 
     /// What a port of the host's own loopback is kept for: who listens there gets what is the user's.
     pub(crate) fn kept(&self, port: u16) -> Option<String> {
+        let upstream = Upstream::of_environment(&|name| std::env::var(name).ok());
+        if upstream.is_here(port) {
+            return Some("it is your proxy's (HTTPS_PROXY and its kin)".to_owned());
+        }
         // Where no requests are looked at, none gets a credential.
         self.inspection.as_ref()?;
         let header = self.control.injects_at_loopback(port)?;

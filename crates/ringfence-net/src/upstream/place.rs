@@ -2,6 +2,7 @@
 
 use crate::flow::{self, io_text};
 use crate::gateway::Shared;
+use crate::inward;
 use ringfence_policy::Host;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -55,6 +56,14 @@ impl Place {
         Some(Place { host: Host::parse(host).ok()?, port, socks, user })
     }
 
+    /// Whether it is at the host's own loopback, by whatever name.
+    pub fn is_here(&self) -> bool {
+        match self.host {
+            Host::Address(address) => inward::reachable(address.to_canonical()).is_loopback(),
+            Host::Name(_) => self.host.is_loopback(),
+        }
+    }
+
     pub async fn connect(
         &self,
         shared: &Shared,
@@ -71,7 +80,8 @@ impl Place {
                 found.map_err(|why| format!("cannot be resolved: {why}"))?
             }
         };
-        let reached = flow::reach(&addresses, self.port, None).await;
+        // It is told the user's password, and what goes through it is for the other end alone.
+        let reached = flow::reach(&addresses, self.port, shared.beside()).await;
         let (mut stream, _) = reached.map_err(|why| self.unreached(&why))?;
         let _ = stream.set_nodelay(true);
         if self.socks {

@@ -1,7 +1,8 @@
-//! A credential of the user's goes to no server of the sandbox's own: in the
+//! What is the user's (a credential that is put in, the user's own proxy) goes to no server of the sandbox's own: in the
 //! process tier that listens at the host's very loopback.
 
 use crate::clients::server;
+use crate::network_told::proxy;
 use ringfence_tests::{Finished, Place, Running, everywhere};
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -137,6 +138,41 @@ fn a_server_inside_is_reached_by_the_proxy_where_nothing_is_put_in() {
             let ended = listening(place, &[], &[option, &rule], &[&port.to_string()]);
             assert_eq!(ended.ends(0).text(), "listens 200 False True\nmine", "{}", ended.err);
         }
+    });
+}
+
+/// It listens where the user's own proxy is that does not run: it would be told the password, and see what is for others.
+#[test]
+fn a_server_inside_is_not_the_users_own_proxy() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let ask = |of_proxy: u16, port: u16, host: &str| {
+            let proxy = format!("http://user:{SECRET}@{host}:{of_proxy}");
+            // `Proxy-Authorization` is in base64, and the header that is put in is not.
+            let options = ["-n", "site.test:8000", "--inject", "site.test:8000 x-key=env:TOKEN"];
+            let words = [port.to_string(), "site.test:8000".to_owned()];
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            listening(place, &[("HTTPS_PROXY", &proxy), ("NO_PROXY", "")], &options, &words)
+        };
+        for host in ["127.0.0.1", "localhost", "127.0.0.5", "0.0.0.0"] {
+            let port = unused();
+            let ended = ask(port, port, host);
+            let text = ended.ends(0).text();
+            if place.tier_name() == "process" {
+                assert!(text.starts_with("PermissionError 502 False False\n"), "{text}");
+                ended.says(&format!("nothing inside may listen at port {port} of the loopback"));
+                ended.says("it is your proxy's");
+            } else {
+                assert!(text.starts_with("listens 502 False False\n"), "{text}");
+            }
+        }
+        // The control: a proxy of the user's that runs gets it.
+        let (served, heard) = hearing();
+        let text = ask(proxy(served), 0, "127.0.0.1").ends(0).text();
+        assert!(text.starts_with("listens 200 False False\nserved"), "{text}");
+        assert!(heard.lock().unwrap().contains(&format!("x-key: {SECRET}")));
     });
 }
 
