@@ -11,6 +11,7 @@ use ringfence_policy::decide::Request;
 use ringfence_policy::host::Target;
 use ringfence_policy::http::Url;
 use ringfence_policy::{Decision, Host, HostRule, NetworkMode, Policy, Source, decide};
+use ringfence_sys::route;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// Whether an address is this host's own.
@@ -184,8 +185,15 @@ fn by_more(rule: &HostRule, host: &Host, port: u16) -> bool {
     rule.target != Target::Any && rule.grants(host, port)
 }
 
-/// Whether an address is this host's own: to itself it speaks from there.
+/// Whether an address is this host's own: the kernel keeps what is sent there, as it does for each address of an interface
+/// and for whole networks that a route makes local.
 pub fn own(address: IpAddr) -> bool {
+    route::is_local(address).unwrap_or_else(|_| speaks_from(address))
+}
+
+/// Whether this host speaks to an address from that very one, where nobody tells of routes: so it does to itself, but by
+/// the second address of a network.
+fn speaks_from(address: IpAddr) -> bool {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -380,7 +388,7 @@ pub(crate) mod tests {
 
     #[test]
     fn an_address_of_the_host_itself_is_known_as_such() {
-        for (address, ours) in [("127.0.0.1", true), ("127.9.9.9", false), ("192.0.2.213", false)] {
+        for (address, ours) in [("127.0.0.1", true), ("127.9.9.9", true), ("192.0.2.213", false)] {
             assert_eq!(own(address.parse().expect(address)), ours, "{address}");
         }
         let policy = policy(&["a.org", "*", "8.8.8.0/24"], &[]);

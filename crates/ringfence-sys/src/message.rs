@@ -82,11 +82,32 @@ impl Messages {
 
     /// Sends all and reads the kernel's answers; the first refusal is the result.
     pub fn send(&self, protocol: i32) -> Result<()> {
+        self.answers(&self.sent(protocol)?)
+    }
+
+    /// Sends one question, and returns what follows the header of its answer, of such a kind.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn ask(&self, protocol: i32, kind: u16) -> Result<Vec<u8>> {
+        let socket = self.sent(protocol)?;
+        let mut buffer = [0; 8192];
+        let count = take(&socket, &mut buffer)?;
+        let answer = buffer.get(..count).unwrap_or_default();
+        match answer.get(4..6) {
+            Some(is) if is == kind.to_ne_bytes() => {
+                Ok(answer.get(HEADER..).unwrap_or_default().to_vec())
+            }
+            _ => read_answers(answer).and(Err(Errno::EBADMSG)),
+        }
+    }
+
+    fn sent(&self, protocol: i32) -> Result<OwnedFd> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
         // SAFETY: takes numbers only.
         let socket = owned(unsafe { sys!(socket, libc::AF_NETLINK, kind, protocol) }?);
         crate::fd::write_all(std::os::fd::AsFd::as_fd(&socket), &self.bytes)?;
-        self.answers(&socket)
+        Ok(socket)
     }
 
     /// The kernel works a datagram through within `write`, so that its answers wait already.
@@ -94,23 +115,19 @@ impl Messages {
         let mut buffer = [0u8; 8192];
         let mut left = self.confirmed;
         while left > 0 {
-            let null = std::ptr::null::<u8>();
-            // SAFETY: the pointer and length describe `buffer`; no address is asked for.
-            let count = unsafe {
-                sys!(
-                    recvfrom,
-                    socket.as_raw_fd(),
-                    buffer.as_mut_ptr(),
-                    buffer.len(),
-                    libc::MSG_DONTWAIT,
-                    null,
-                    null
-                )
-            }?;
+            let count = take(socket, &mut buffer)?;
             left = left.saturating_sub(read_answers(&buffer[..count])?);
         }
         Ok(())
     }
+}
+
+/// Takes an answer, which waits already.
+fn take(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize> {
+    let null = std::ptr::null::<u8>();
+    let (at, length) = (buffer.as_mut_ptr(), buffer.len());
+    // SAFETY: the pointer and length describe `buffer`; no address is asked for.
+    unsafe { sys!(recvfrom, socket.as_raw_fd(), at, length, libc::MSG_DONTWAIT, null, null) }
 }
 
 /// How many messages are confirmed.

@@ -2,7 +2,7 @@
 
 use crate::clients::server;
 use crate::network_told::proxy;
-use ringfence_tests::{Place, Running, Tier, everybody, everywhere};
+use ringfence_tests::{Person, Place, Running, Tier, binary, everybody, everywhere};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
@@ -186,5 +186,56 @@ for s in AF_INET, AF_INET6: s.accept()[0].sendall(s.family.name.encode())";
         let other = format!("{}:7006", port ^ 1);
         let refused = place.run(&["--publish", &four, "--publish", &other], &["true"]);
         refused.ends(125).says("is published already");
+    });
+}
+
+/// The second address of a network, and one that a route alone has local, are the host's own as the first one is.
+#[test]
+fn all_leads_to_no_address_of_the_hosts_own() {
+    const SCRIPT: &str = "import http.server, subprocess, sys, threading
+run, why = sys.argv[1:5], [sys.argv[1], 'why']
+ip = lambda *words: subprocess.run(['ip', *words], stderr=subprocess.DEVNULL).returncode == 0
+assert ip('link', 'set', 'lo', 'up')
+for address in ['203.0.113.200/24', '203.0.113.201/24']: assert ip('addr', 'add', address, 'dev', 'lo')
+assert ip('route', 'add', 'local', '198.51.100.64/26', 'dev', 'lo')
+addresses = ['203.0.113.200', '203.0.113.201', '198.51.100.70']
+family = http.server.HTTPServer.address_family
+if ip('addr', 'add', '2001:db8::201/64', 'dev', 'lo') and ip('-6', 'route', 'add', 'local', '2001:db8:77::/48', 'dev', 'lo'):
+    addresses += ['[2001:db8::201]', '[2001:db8:77::5]']
+    family = 10
+class Served(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.send_header('Content-Length', '6'); self.end_headers(); self.wfile.write(b'served')
+    def log_message(self, *words): pass
+class Server(http.server.ThreadingHTTPServer):
+    address_family = family
+server = Server(('::' if family == 10 else '', 0), Served)
+port = server.server_port
+threading.Thread(target=server.serve_forever, daemon=True).start()
+def ask(rule, place):
+    curl = ['curl', '-sS', '-m', '60', '-x', 'http://127.0.0.1:1022', f'http://{place}/']
+    told = subprocess.run([*run, '-n', rule, '--', *curl], stdout=subprocess.PIPE).stdout.decode().strip()
+    decided = subprocess.run([*why, '-n', rule, '--', 'connect', place], stdout=subprocess.DEVNULL).returncode
+    return (told, decided)
+for address in addresses:
+    place = f'{address}:{port}'
+    told, decided = ask(f'*:{port}', place)
+    print(place, decided, 'an address of this host itself' in told, ask(place, place))";
+    everywhere(|place| {
+        let apart = if place.person == Person::Root { "-n" } else { "-Urn" };
+        let there = place.shell(&format!("unshare {apart} ip link set lo up")).code == 0;
+        if !python(place) || !place.has("curl", "--version") || !there {
+            return;
+        }
+        let mut command = place.command("unshare");
+        command.args([apart, "python3", "-c", SCRIPT]).arg(binary());
+        command.args(["run", "--tier", place.tier_name()]);
+        let ended = Running::start(command).finish();
+        let text = ended.ends(0).text();
+        assert!(text.lines().count() >= 3, "{text}");
+        for line in text.lines() {
+            let refused_and_granted = line.ends_with(" 1 True ('served', 0)");
+            assert!(refused_and_granted, "{text}\n{}", ended.err);
+        }
     });
 }
