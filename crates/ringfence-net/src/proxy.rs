@@ -218,11 +218,11 @@ fn http(bytes: &[u8], end: usize) -> Asked {
     let mut early = format!("{method} {slash}{} {version}{ends}", &rest[path..]).into_bytes();
     let fields = &bytes[line_end + 1..end - ends.len()];
     let lines = fields.split_inclusive(|&byte| byte == b'\n');
-    let upgrade = lines.clone().any(|line| named(line, "upgrade"));
+    let upgrade = lines.clone().any(upgrades);
     let mut hop = vec!["proxy-connection", "proxy-authorization", "keep-alive"];
     if !upgrade {
         // One request for each connection, so that the next is decided anew.
-        hop.push("connection");
+        hop.extend(["connection", "upgrade", "http2-settings"]);
         early.extend_from_slice(format!("Connection: close{ends}").as_bytes());
     }
     for line in lines.filter(|line| !hop.iter().any(|name| named(line, name))) {
@@ -231,6 +231,14 @@ fn http(bytes: &[u8], end: usize) -> Asked {
     early.extend_from_slice(ends.as_bytes());
     early.extend_from_slice(&bytes[end..]);
     Asked::Http { host, port, early, tunnel: false }
+}
+
+/// Whether a header line asks for another protocol, in which no request follows. HTTP/2 without TLS is none such: who offers it
+/// goes on with requests, be it taken or not, and a proxy need not pass it on (RFC 9110 §7.8).
+fn upgrades(line: &[u8]) -> bool {
+    let value = line.iter().position(|&byte| byte == b':').map_or(&line[..0], |at| &line[at + 1..]);
+    let mut protocols = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+    named(line, "upgrade") && protocols.any(|protocol| !protocol.eq_ignore_ascii_case(b"h2c"))
 }
 
 /// Whether a header line is the field of this name.
@@ -336,6 +344,32 @@ mod tests {
         assert_eq!((host.to_string().as_str(), port, tunnel), ("a.org", 8080, false));
         let wanted = "POST /?q HTTP/1.1\r\nConnection: close\r\nHost: a.org\r\nX: y\r\n\r\nbody";
         assert_eq!(String::from_utf8_lossy(&early), wanted);
+    }
+
+    #[test]
+    fn an_offer_of_http2_keeps_no_connection() {
+        let sent = |fields: &str| {
+            let Asked::Http { early, .. } =
+                read(&format!("GET http://a.org/ HTTP/1.1\r\nHost: a.org\r\n{fields}\r\n"))
+            else {
+                panic!("refused");
+            };
+            String::from_utf8_lossy(&early).into_owned()
+        };
+        let plain = "GET / HTTP/1.1\r\nConnection: close\r\nHost: a.org\r\n\r\n";
+        for fields in [
+            "",
+            "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
+            "upgrade:H2C , h2c\r\n",
+        ] {
+            assert_eq!(sent(fields), plain, "{fields}");
+        }
+        for fields in
+            ["Connection: Upgrade\r\nUpgrade: websocket\r\n", "Upgrade: h2c, websocket\r\n"]
+        {
+            let kept = format!("GET / HTTP/1.1\r\nHost: a.org\r\n{fields}\r\n");
+            assert_eq!(sent(fields), kept);
+        }
     }
 
     #[test]
