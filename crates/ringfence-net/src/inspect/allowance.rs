@@ -59,6 +59,8 @@ pub(super) struct Room {
     pub streams: u32,
     /// What the heads of its requests and answers take.
     pub heads: usize,
+    /// What the trailers of one stream take.
+    pub trailers: usize,
     /// What a buffer of an HTTP/1 connection holds.
     pub buffer: usize,
 }
@@ -105,8 +107,9 @@ impl Room {
         let streams = bytes / send;
         let buffer = if bytes / 4 < BUFFER { bytes / 4 } else { BUFFER };
         let buffer = if buffer > HEAD { buffer } else { HEAD };
-        let (stream, streams) = (stream as u32, streams as u32);
-        Room { window: window as u32, stream, send, streams, heads: bytes / 2, buffer }
+        let (heads, trailers) = (bytes / 2, bytes / 2 / streams);
+        let (window, stream, streams) = (window as u32, stream as u32, streams as u32);
+        Room { window, stream, send, streams, heads, trailers, buffer }
     }
 }
 
@@ -120,7 +123,8 @@ mod tests {
         let first = measure.take();
         let send = MOST / STREAMS;
         let (window, stream, heads) = (4 << 20, 256 << 10, 4 << 20);
-        let room = Room { window, stream, send, streams: 100, heads, buffer: BUFFER };
+        let trailers = heads / 100;
+        let room = Room { window, stream, send, streams: 100, heads, trailers, buffer: BUFFER };
         assert_eq!(first.room(), room);
         let crowd: Vec<Allowance> = (0..1000).map(|_| measure.take()).collect();
         let given = measure.given.load(Relaxed);
@@ -128,6 +132,7 @@ mod tests {
         let last = crowd[999].room();
         assert_eq!((last, last.streams, last.send, last.buffer), (Room::LEAST, 16, SENT, HEAD));
         assert_eq!((last.window, last.stream, last.heads), (128 << 10, 32 << 10, 128 << 10));
+        assert_eq!(last.trailers, 8 << 10);
         drop((first, crowd));
         assert_eq!(measure.given.load(Relaxed), 0);
         assert_eq!(measure.take().room(), room);

@@ -3,6 +3,7 @@
 
 use super::exchange::Ending;
 use super::expected::{Asked, Waiting};
+use super::heads;
 use super::serve::{Link, PATIENCE};
 use super::upstream::reason;
 use crate::leaving::Leaving;
@@ -36,18 +37,22 @@ pub(super) struct Sent {
     count: Arc<AtomicU64>,
     /// The server is asked whether it wants it.
     waits: Option<Waiting>,
+    /// It counts, for as long as some of it may be under way.
+    _counted: Option<Arc<heads::Body>>,
 }
 
 impl Sent {
     pub fn new(body: Incoming, ending: &Ending, asked: Option<Asked>) -> Sent {
-        let waits = asked.map(Waiting::new);
-        Sent { body: Some(body), link: Arc::downgrade(ending.link()), count: ending.sent(), waits }
+        let (link, waits) = (Arc::downgrade(ending.link()), asked.map(Waiting::new));
+        let head = ending.head.as_ref().filter(|_| !body.is_end_stream());
+        let _counted = head.map(|head| head.heads().body());
+        Sent { body: Some(body), link, count: ending.sent(), waits, _counted }
     }
 
     /// None.
     pub fn none(ending: &Ending) -> Sent {
         let link = Arc::downgrade(ending.link());
-        Sent { body: None, link, count: ending.sent(), waits: None }
+        Sent { body: None, link, count: ending.sent(), waits: None, _counted: None }
     }
 
     /// By this connection nobody is asked: it is sent.

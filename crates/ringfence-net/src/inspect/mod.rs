@@ -30,6 +30,7 @@ mod request;
 mod secret;
 mod serve;
 mod tls;
+mod trailers;
 pub mod trust;
 mod truststore;
 mod unread;

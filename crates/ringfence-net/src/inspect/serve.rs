@@ -11,7 +11,8 @@ use super::model::Scanner;
 use super::passage::Passage;
 use super::request::{self, Place, Refused};
 use super::tls::Protocol;
-use super::unread::Unread;
+use super::trailers::{PREFACE, Trailers};
+use super::unread::{UNREAD, Unread};
 use super::upstream::{Upstream, connect, not_taken, reason, wants_http1};
 use super::wire::{REFUSED, Strict};
 use crate::decision::{Event, Exchange, Injection};
@@ -98,7 +99,8 @@ pub(super) async fn http2<S>(link: &Arc<Link>, stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Room { window, stream: each, send, streams, heads, .. } = link.upstream.lock().await.room();
+    let room = link.upstream.lock().await.room();
+    let Room { window, stream: each, send, streams, trailers, .. } = room;
     let mut builder = server::conn::http2::Builder::new(TokioExecutor::new());
     builder
         .initial_stream_window_size(each)
@@ -107,17 +109,19 @@ where
         .max_concurrent_streams(streams)
         .max_header_list_size(HEADERS)
         .auto_date_header(false);
-    let (own, heads) = (link.clone(), Heads::new(heads));
+    let (own, heads) = (link.clone(), Heads::new(room));
     let service = service_fn(move |mut request: Request<Incoming>| {
         // At once: what is too much is let go of before more is read.
-        let head = heads.request(request.uri(), request.headers()).map(Some);
+        let brings = !request.body().is_end_stream();
+        let head = heads.request(request.uri(), request.headers(), brings).map(Some);
         if head.is_err() {
             *request.headers_mut() = HeaderMap::new();
         }
         answer(own.clone(), request, head)
     });
-    let own = link.clone();
-    let stream = Unread::new(stream, move || own.unread());
+    let (own, measured) = (link.clone(), link.clone());
+    let stream = Unread::new(stream, move || own.unread(UNREAD));
+    let stream = Trailers::new(stream, trailers, PREFACE, move |why| measured.unread(why));
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -453,9 +457,7 @@ impl Link {
     }
 
     /// Tells of a request that nobody could look at.
-    fn unread(&self) {
-        let why = "a request that cannot be read (PROTOCOL_ERROR), as where its path or query has characters that URLs \
-                   write as %XX";
+    fn unread(&self, why: &str) {
         let refused = Some(why.to_owned());
         let exchange = Exchange { method: "?".to_owned(), refused, ..Exchange::default() };
         self.tell(Event::Request(Box::new(exchange)), None);

@@ -6,6 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+/// What is said of such a request.
+pub(super) const UNREAD: &str = "a request that cannot be read (PROTOCOL_ERROR), as where its path or query has characters \
+                                 that URLs write as %XX";
 /// A frame that ends a stream, and the reason that is meant here (RFC 9113 §6.4, §7).
 const RST_STREAM: u8 = 3;
 const PROTOCOL_ERROR: [u8; 4] = [0, 0, 0, 1];

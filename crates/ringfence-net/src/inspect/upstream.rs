@@ -6,6 +6,7 @@ use super::body::Sent;
 use super::passage::{NoCertificate, Passage, Written};
 use super::serve::{FIELDS, HEADERS, PATIENCE};
 use super::tls::{Protocol, Tls, server_name};
+use super::trailers::Trailers;
 use crate::flow::{self, Refusal};
 use crate::gateway::{Shared, Subject};
 use crate::rules;
@@ -84,14 +85,16 @@ async fn speak_http2<S>(stream: S, allowance: Allowance) -> Result<Upstream, Ref
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Room { window, stream: each, send, .. } = allowance.room();
+    let Room { window, stream: each, send, trailers, .. } = allowance.room();
     let mut builder = client::conn::http2::Builder::new(TokioExecutor::new());
     builder
         .initial_stream_window_size(each)
         .initial_connection_window_size(window)
         .max_send_buf_size(send)
         .max_header_list_size(HEADERS);
-    let (sender, driver) = builder.handshake(TokioIo::new(stream)).await.map_err(no_http)?;
+    // The answers that it breaks off are told.
+    let stream = TokioIo::new(Trailers::new(stream, trailers, 0, |_: &str| {}));
+    let (sender, driver) = builder.handshake(stream).await.map_err(no_http)?;
     tokio::spawn(driver);
     Ok(Upstream::Http2(sender, allowance))
 }

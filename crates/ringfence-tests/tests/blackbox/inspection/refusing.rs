@@ -252,3 +252,56 @@ fn heads_of_http2_have_no_more_fields() {
         }
     });
 }
+
+/// Trailers stand under no window, so that a side that takes nothing would have the other's held, however many they are.
+#[test]
+fn trailers_of_http2_take_no_more_than_their_part() {
+    everywhere(|place| {
+        let server = Server::secure();
+        let rules = ["-m", "--http", &rule(&server, "GET,POST", "/*")];
+        if place.shell("curl --version").ends(0).text().contains("HTTP2") {
+            let get = |count: usize| {
+                let asked = format!(
+                    "curl -sSv --http2 $U/trailers/{count} 2>&1 | grep -c 'x-trailer: end'"
+                );
+                script(place, &server, &rules, &asked)
+            };
+            assert_eq!(get(99).ends(0).text(), "99");
+            let refused = get(300);
+            assert_eq!(refused.ends(1).text(), "0", "{}", refused.err);
+            // Before or after its head has come.
+            refused.says("trailers that take more than 40 KiB");
+        }
+        if !place.has("python3", "--version") {
+            return;
+        }
+        for (count, answered, why) in [
+            (99, "True", "200 POST localhost"),
+            (300, "False", "denied ? localhost"),
+            (1900, "False", "trailers that take more than 40 KiB"),
+        ] {
+            let asked = format!(
+                "export U; python3 -c \"
+import os, socket, ssl
+def frame(kind, flags, held):
+    return len(held).to_bytes(3, 'big') + bytes([kind, flags, 0, 0, 0, 0 if kind == 4 else 1]) + held
+url = os.environ['U'].split('//')[1].encode()
+tls = ssl.create_default_context(); tls.set_alpn_protocols(['h2'])
+link = tls.wrap_socket(socket.create_connection(('localhost', int(url.split(b':')[1]))), server_hostname='localhost')
+head = bytes([0x83, 0x87, 4, 7]) + b'/echo/a' + bytes([1, len(url)]) + url
+field = bytes([0x40, 1, 0x78, 0])
+link.sendall(b'PRI * HTTP/2.0' + bytes([13, 10, 13, 10]) + b'SM' + bytes([13, 10, 13, 10]) + frame(4, 0, b'')
+    + frame(1, 4, head) + frame(0, 0, b'body') + frame(1, 5, field + bytes([0xbe]) * {count}))
+seen = more = b'-'
+while more and b'POST /echo/a' not in seen:
+    try: more = link.recv(9999)
+    except OSError: more = b''
+    seen += more
+print(b'POST /echo/a' in seen)\""
+            );
+            let ended = script(place, &server, &rules, &asked);
+            assert_eq!(ended.ends(0).text(), answered, "{count}: {}", ended.err);
+            ended.says(why);
+        }
+    });
+}

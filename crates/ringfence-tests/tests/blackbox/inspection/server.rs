@@ -174,14 +174,12 @@ async fn answer(
             *response.body_mut() = StreamBody::new(body).boxed();
         }
         "trailers" => {
-            let frames = [
-                Ok(Frame::data(Bytes::from("body\n"))),
-                Ok(Frame::trailers(
-                    [(header::HeaderName::from_static("x-trailer"), "end".parse().unwrap())]
-                        .into_iter()
-                        .collect(),
-                )),
-            ];
+            let count = path.split('/').nth(2).map_or(1, |count| count.parse().unwrap());
+            let mut fields = header::HeaderMap::new();
+            for _ in 0..count {
+                fields.append("x-trailer", "end".parse().unwrap());
+            }
+            let frames = [Ok(Frame::data(Bytes::from("body\n"))), Ok(Frame::trailers(fields))];
             response.headers_mut().insert(header::TRAILER, "x-trailer".parse().unwrap());
             *response.body_mut() = StreamBody::new(Listed(frames.into_iter().collect())).boxed();
         }
