@@ -116,6 +116,7 @@ fn line(decision: &NetDecision) -> String {
             }
         }
         Event::Failed(why) => format!("failed {place}: {why}"),
+        Event::Held(why) => format!("held {place}: {why}"),
         Event::Cut { why, sent, received, duration } => format!(
             "denied {place}: {why}; until then {sent} bytes sent, {received} received, {duration:.1?}"
         ),

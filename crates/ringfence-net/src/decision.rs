@@ -32,6 +32,8 @@ pub enum Event {
     Denied(String),
     /// Allowed, and then impossible: unresolvable, unreachable, refused by the other side.
     Failed(String),
+    /// What the program has said on an allowed connection waits to be whole, and nothing follows it; a sentence.
+    Held(String),
     /// An allowed connection was ended for what was seen on the wire, after it had carried something.
     Cut {
         /// A sentence.

@@ -364,7 +364,14 @@ pub(crate) async fn carry(
     let counts = Counts::default();
     let judge = |bytes: &[u8]| judge(shared, subject, bytes);
     let head = |first: &First| fits(shared, subject, first);
-    let gate = Gate { early, judge: &judge, head: &head };
+    let held = |count: usize| {
+        let why = format!(
+            "{count} bytes are held, since they may be the beginning of a request or of TLS, and nothing follows them; what \
+             speaks another protocol, allow by its address"
+        );
+        subject.tell(shared, Event::Held(why));
+    };
+    let gate = Gate { early, judge: &judge, head: &head, held: &held };
     let result = relay::both(client, server, gate, &counts, &shared.leaving).await;
     let refused = match result {
         Err(relay::Broken::Refused(text)) => Some(text),

@@ -358,7 +358,10 @@ impl Control {
 
     /// Hears of a decision, and tells those who watch of refusals.
     pub(crate) fn hear(&self, decision: &NetDecision) {
-        let (Event::Denied(why) | Event::Cut { why, .. }) = &decision.event else { return };
+        let (Event::Denied(why) | Event::Cut { why, .. } | Event::Held(why)) = &decision.event
+        else {
+            return;
+        };
         if decision.decision.as_ref().is_some_and(|decision| self.asks_about(decision)) {
             return;
         }

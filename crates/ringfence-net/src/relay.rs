@@ -11,9 +11,13 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
+
+/// How long nothing may follow what is held before that is told.
+const HELD: Duration = Duration::from_secs(5);
 
 /// The shared buffer.
 const BUFFER: usize = 64 * 1024;
@@ -88,6 +92,8 @@ pub(crate) struct Gate<'a> {
     pub judge: Judge<'a>,
     /// Says whether a request may pass.
     pub head: JudgeHead<'a>,
+    /// Hears that so many bytes are held, and nothing follows.
+    pub held: &'a (dyn Fn(usize) + Send + Sync),
 }
 
 /// What a server says first, for whoever waits for it.
@@ -214,8 +220,9 @@ async fn upward(
 ) -> Result<(), Broken> {
     let mut first = gate.early;
     let mut passed = 0;
-    let mut held = Held::default();
+    let (mut held, mut told) = (Held::default(), false);
     loop {
+        let mut waits = false;
         match (gate.judge)(&first) {
             Verdict::Pass => break,
             Verdict::Requests => {
@@ -230,7 +237,10 @@ async fn upward(
                 return hellos(client, server, gate.head, (first, passed), count, heard).await;
             }
             Verdict::Refuse(text) => return Err(Broken::Refused(text)),
-            Verdict::Hold => held.set(first.len()).map_err(Broken::refused)?,
+            Verdict::Hold => {
+                held.set(first.len()).map_err(Broken::refused)?;
+                waits = first.len() > passed && !told;
+            }
             Verdict::PassAndWatch => {
                 held.set(first.len()).map_err(Broken::refused)?;
                 server.write_all(&first[passed..]).await.map_err(Broken::To)?;
@@ -238,7 +248,23 @@ async fn upward(
                 passed = first.len();
             }
         }
-        if more(&mut client, &mut first).await? == 0 {
+        let unsent = first.len() - passed;
+        let count_read = {
+            let mut more = std::pin::pin!(more(&mut client, &mut first));
+            let soon = match waits {
+                true => tokio::time::timeout(HELD, more.as_mut()).await.ok(),
+                false => Some(more.as_mut().await),
+            };
+            match soon {
+                Some(read) => read?,
+                None => {
+                    told = true;
+                    (gate.held)(unsent);
+                    more.await?
+                }
+            }
+        };
+        if count_read == 0 {
             // It will never be more. Some servers take the end for that of a head, so that it is judged as one.
             match (gate.judge)(&[&first[..], b"\r\n\r\n"].concat()) {
                 Verdict::Refuse(text) => return Err(Broken::Refused(text)),

@@ -51,7 +51,9 @@ pub(super) fn read(bytes: &[u8]) -> First {
         (Some(target), _) => (target, false),
         (None, Some(target)) => (target, true),
         (None, None) => {
-            return match beginning(line).is_some() && loosely(line) {
+            let (_, rest) = split(line, token);
+            let begins = rest.first().is_none_or(|&byte| blank(byte));
+            return match begins && loosely(line) {
                 true => First::Broken("a request line that servers read differently"),
                 false => odd::read(bytes),
             };
@@ -77,15 +79,36 @@ enum Beginning {
 }
 
 /// Whether a first line begins as a request line does, as the most lenient server reads it. What it ends with
-/// decides then, however long it is: none of it may be passed on before.
+/// decides then, however long it is: none of it may be passed on before. Lengths that other protocols begin with can be
+/// blanks, or digits before one: no method begins so, or no target of what is called like a number.
 fn beginning(line: &[u8]) -> Option<Beginning> {
-    let word = line.iter().take_while(|&&byte| token(byte)).count();
-    match line[word..] {
-        [] => Some(Beginning::Word),
-        [b' ' | b'\t' | 0x0b | b'\r', ..] => Some(Beginning::Line),
-        [byte, ..] if blank(byte) => Some(Beginning::Odd),
-        _ => None,
+    let (before, rest) = split(line, blank);
+    let (word, rest) = split(rest, token);
+    let (between, rest) = split(rest, blank);
+    let first = before.first().or(between.first());
+    match (between, rest) {
+        ([], [_, ..]) => None,
+        (_, [byte, ..])
+            if word.first().is_some_and(u8::is_ascii_digit) && !begins_target(*byte) =>
+        {
+            None
+        }
+        _ => Some(match first {
+            None => Beginning::Word,
+            Some(b' ' | b'\t' | 0x0b | b'\r') => Beginning::Line,
+            Some(_) => Beginning::Odd,
+        }),
     }
+}
+
+/// The bytes up to the first that is none of these, and the rest.
+fn split(bytes: &[u8], of: fn(u8) -> bool) -> (&[u8], &[u8]) {
+    bytes.split_at(bytes.iter().take_while(|&&byte| of(byte)).count())
+}
+
+/// Whether a target could begin so: with what may be in a URL.
+fn begins_target(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !b"\"<>{}|^`".contains(&byte)
 }
 
 /// Whether bytes are the request of git's own protocol, whole (gitprotocol-pack(5)): its length, `git-upload-pack /path`,

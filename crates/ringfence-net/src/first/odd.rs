@@ -135,6 +135,43 @@ mod tests {
         }
     }
 
+    /// MySQL, MongoDB, LDAP, HL7, syslog: a length is a blank, or digits before one. They pass as soon as that is seen, and
+    /// what follows is watched.
+    #[test]
+    fn a_length_is_no_beginning_of_a_request() {
+        for (said, held) in [
+            (&b"\x09\x01\0\x01\x85\xa6\xff\x19"[..], 1..2),
+            (b"\x20\0\0\x01\x85\xae\xff\x19", 1..2),
+            (b"\x0b\x01\0\0\x02\0\0\0", 1..2),
+            (b"0\x20\x02\x01\x01\x60\x1b", 2..3),
+            (b"\x0bMSH|^~\\&|A|B\rPID|1\x1c\r", 1..8),
+            (b"80 <34>1 2026-11-29T10:00:00Z a b", 3..4),
+        ] {
+            for length in 1..=said.len() {
+                let (seen, shown) = (first(&said[..length]), said[..length].escape_ascii());
+                let expected = if held.contains(&length) { First::More } else { First::Watch };
+                let digits = said[..length].iter().all(u8::is_ascii_digit);
+                let expected = if digits { First::Word } else { expected };
+                assert_eq!(seen, expected, "{shown}");
+            }
+            for request in ["GET / HTTP/1.1\r\n", " GET / HTTP/1.1\r\n", " / x\r\nHost: b.org\r\n"]
+            {
+                let seen = first(&[said, request.as_bytes()].concat());
+                assert!(
+                    matches!(seen, First::Broken(_)),
+                    "{}{request}: {seen:?}",
+                    said.escape_ascii()
+                );
+            }
+        }
+        // What could be a method, or a target, is held.
+        for held in
+            [&b"GET \x01"[..], b"\x09GET \x01", b"2 /", b"0 b.org", b"A \x02\x01", b"\x0b\x09 "]
+        {
+            assert_eq!(first(held), First::More, "{}", held.escape_ascii());
+        }
+    }
+
     #[test]
     fn other_protocols_pass_at_once() {
         let ldap = b"0\x0c\x02\x01\x01\x60\x07\x02\x01\x03\x04\x00\x80\x00";

@@ -288,3 +288,90 @@ fn names_of_the_hosts_own_file_are_told_with_what_grants_them() {
             .ends(1);
     });
 }
+
+/// Answers `ok` to whatever it reads, and hands on what that was when nothing more comes.
+fn answering() -> (u16, std::sync::mpsc::Receiver<Vec<u8>>) {
+    let (send, heard) = std::sync::mpsc::channel();
+    let send = std::sync::Mutex::new(send);
+    let port = server(move |client| {
+        let (mut all, mut piece) = (Vec::new(), [0; 999]);
+        while let Ok(count @ 1..) = client.read(&mut piece) {
+            all.extend_from_slice(&piece[..count]);
+            client.write_all(b"ok")?;
+        }
+        send.lock().unwrap().send(all).map_err(std::io::Error::other)
+    });
+    (port, heard)
+}
+
+/// Lengths that protocols begin with can be blanks, or digits before one: a word of MySQL's, MongoDB's, LDAP's, HL7's and
+/// syslog's of some lengths was held for ever. What follows on the same connection is watched all the same.
+#[test]
+fn a_length_that_is_a_blank_does_not_hold_a_protocol_up() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let (port, heard) = answering();
+        let through = format!("http://127.0.0.1:{}", proxy(port));
+        let request = r"GET / HTTP/1.1\r\nHost: other.test\r\n\r\n";
+        for (first, then, seen) in [
+            (r"\x05\x01\x00\x01\x85\xa6\xff\x19", "", "b'ok'"),
+            (r"\x09\x01\x00\x01\x85\xa6\xff\x19", "", "b'ok'"),
+            (r"\x0b\x01\x00\x00\x02\x00\x00\x00", "", "b'ok'"),
+            (r"\x20\x00\x00\x01\x85\xae\xff\x19", "", "b'ok'"),
+            (r"0\x20\x02\x01\x01\x60\x1b\x02\x01\x03", "", "b'ok'"),
+            (r"\x0bMSH|^~\\&|A|B\rPID|1\x1c\r", "", "b'ok'"),
+            (r"18 <34>1 - a b - - -", "", "b'ok'"),
+            (r"\x09\x01\x00\x01", r"\x85\xa6\r\n", "b'ok' b'ok'"),
+            (r"\x09\x01\x00\x01", request, "b'ok' reset"),
+            (r"0\x20\x02\x01", request, "b'ok' reset"),
+            (r"18 <34>1 ", request, "b'ok' reset"),
+        ] {
+            let script = format!(
+                "import socket
+s = socket.create_connection(('site.test', 80), 20)
+for said in (b'{first}', b'{then}'):
+    if not said: continue
+    s.sendall(said)
+    try: print(s.recv(2), end=' ')
+    except TimeoutError: print('held', end=' ')
+    except ConnectionResetError: print('reset', end=' ')"
+            );
+            let mut command = place.ringfence_run();
+            command.env("HTTP_PROXY", &through);
+            command.args(["-n", "site.test", "--", "python3", "-c", &script]);
+            let ended = Running::start(command).finish();
+            assert_eq!(ended.ends(0).text().trim_end(), seen, "{first} {then}");
+            let arrived = heard.recv().unwrap();
+            assert!(!arrived.ends_with(b"\r\n\r\n"), "{}", arrived.escape_ascii());
+        }
+    });
+}
+
+/// What may become a request's, and does not.
+#[test]
+fn what_is_held_for_long_is_told() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let (port, _heard) = answering();
+        let script = r"import socket
+s = socket.create_connection(('site.test', 80), 60); s.sendall(b'HELLO x\r'); s.recv(1)";
+        let mut command = place.ringfence_run();
+        command.env("HTTP_PROXY", format!("http://127.0.0.1:{}", proxy(port)));
+        command.args(["-m", "-n", "site.test", "--", "python3", "-c", script]);
+        let mut running = Running::start(command);
+        running.said("held site.test:80 by python3").said(
+            "8 bytes are held, since they may be the beginning of a request or of TLS, and nothing follows them",
+        );
+        running.signal(rustix::process::Signal::TERM);
+        drop(running.finish());
+        let held = told(place, "network", &["verdict", "host", "why"]);
+        assert!(
+            held.iter().any(|row| row.starts_with("deny site.test 8 bytes are held, ")),
+            "{held:?}"
+        );
+    });
+}
