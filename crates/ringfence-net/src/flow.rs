@@ -314,27 +314,40 @@ async fn addresses(shared: &Shared, subject: &Subject) -> Result<Vec<IpAddr>, Re
     let found = shared.resolver.resolve(name).await;
     let found =
         found.map_err(|error| Refusal::Failed(format!("cannot resolve {name}: {error}")))?;
-    let mut refused = None;
-    let mut good = Vec::new();
-    for address in found {
-        let policy = shared.policy();
-        let judged =
-            |leads| rules::address(&policy, (name, leads), address, subject.port, shared.own);
-        if judged(Leads::ByDns).is_ok() {
-            good.push(address);
-        } else {
-            let listed = shared.resolver.listed(name).is_ok_and(|all| all.contains(&address));
-            let leads = if listed { Leads::ByHosts } else { Leads::ByDns };
-            refused = judged(leads).err().map(|astray| astray.to_string());
-        }
+    let policy = shared.policy();
+    let astray = |address, leads| {
+        let judged = rules::address(&policy, (name, leads), address, subject.port, shared.own);
+        judged.err().map(|astray| astray.to_string())
+    };
+    let listed = || shared.resolver.listed(name).unwrap_or_default();
+    chosen(found, astray, listed).map_err(|refused| match refused {
+        Some(why) => Refusal::Denied(why),
+        None => Refusal::Failed(format!("{name} has no address")),
+    })
+}
+
+/// The addresses of a name that may be tried. `astray` says why one may not; of a refusal `listed` says what the host's own
+/// file gives the name: that can be long, and is read once.
+///
+/// # Errors
+/// There is none, and why, where there were any.
+fn chosen(
+    found: Vec<IpAddr>,
+    astray: impl Fn(IpAddr, Leads) -> Option<String>,
+    listed: impl FnOnce() -> Vec<IpAddr>,
+) -> Result<Vec<IpAddr>, Option<String>> {
+    let (good, refused): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|&address| astray(address, Leads::ByDns).is_none());
+    if good.is_empty() {
+        let last = refused.last().copied();
+        return Err(last.and_then(|last| {
+            let leads = if listed().contains(&last) { Leads::ByHosts } else { Leads::ByDns };
+            astray(last, leads)
+        }));
     }
     let mut good = in_turn(good);
     good.truncate(MOST_ADDRESSES);
-    match (good.is_empty(), refused) {
-        (true, Some(reason)) => Err(Refusal::Denied(reason)),
-        (true, None) => Err(Refusal::Failed(format!("{name} has no address"))),
-        (false, _) => Ok(good),
-    }
+    Ok(good)
 }
 
 /// Addresses of both families in turn (RFC 8305 §4), so that many of a family that leads nowhere leave room for the
@@ -480,5 +493,32 @@ mod tests {
         assert_eq!(turn(&["::4", "::5"]), "::4 ::5");
         assert_eq!(turn(&["1.1.1.1"]), "1.1.1.1");
         assert_eq!(turn(&[]), "");
+    }
+
+    /// Of thousands of refused addresses each had the file read again, while nobody else was served.
+    #[test]
+    fn the_hosts_own_file_is_asked_about_refusals_once() {
+        let found: Vec<IpAddr> =
+            (0..4000u32).map(|low| std::net::Ipv4Addr::from_bits(10 << 24 | low).into()).collect();
+        let last = found[3999];
+        let public: IpAddr = [192, 0, 2, 1].into();
+        let astray = |address: IpAddr, leads: Leads| {
+            (address != public).then(|| format!("{address} {leads:?}"))
+        };
+        let reads = std::cell::Cell::new(0);
+        let listed = |all: Vec<IpAddr>| {
+            reads.set(reads.get() + 1);
+            all
+        };
+        let refused = chosen(found.clone(), astray, || listed(vec![last]));
+        assert_eq!(refused, Err(Some(format!("{last} {:?}", Leads::ByHosts))));
+        let refused = chosen(found.clone(), astray, || listed(Vec::new()));
+        assert_eq!(refused, Err(Some(format!("{last} {:?}", Leads::ByDns))));
+        assert_eq!(reads.get(), 2);
+        // Where one is good, the others are not told.
+        let some = [found, vec![public]].concat();
+        assert_eq!(chosen(some, astray, || listed(Vec::new())), Ok(vec![public]));
+        assert_eq!(chosen(Vec::new(), astray, || listed(Vec::new())), Err(None));
+        assert_eq!(reads.get(), 2);
     }
 }

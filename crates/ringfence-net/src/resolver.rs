@@ -8,7 +8,7 @@ mod hosts;
 
 use crate::dns::encode;
 use configuration::Configuration;
-use hosts::{entry, in_hosts};
+use hosts::{in_hosts, names_in_hosts};
 use ringfence_policy::Host;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind::NotFound, ErrorKind::PermissionDenied};
@@ -27,6 +27,8 @@ const LONGEST: u64 = 60;
 /// The most answers that are kept.
 const MOST_KEPT: usize = 4096;
 
+/// The most addresses of a family that are taken of an answer, in which thousands fit.
+const MOST_FOUND: usize = 64;
 /// The most names of one address: lists of what is not to be reached give one to very many.
 const MOST_NAMES: usize = 64;
 
@@ -89,9 +91,7 @@ impl Resolver {
     /// A sentence: it cannot be read.
     pub fn names(&self, address: IpAddr) -> Result<Vec<Host>, String> {
         let text = read(&self.hosts)?;
-        let entries = text.lines().filter_map(entry);
-        let of_it = entries.filter(|(other, _)| *other == address);
-        let names = of_it.flat_map(|(_, names)| names).filter_map(|name| Host::parse(name).ok());
+        let names = names_in_hosts(&text, address).filter_map(|name| Host::parse(name).ok());
         Ok(names.take(MOST_NAMES).collect())
     }
 
@@ -294,6 +294,7 @@ fn read_answer(query: &[u8], answer: &[u8], kind: u16) -> Option<Answer> {
             _ => return None,
         }
     }
+    addresses.truncate(MOST_FOUND);
     Some(Answer::Records(addresses, seconds))
 }
 
@@ -322,6 +323,14 @@ mod tests {
         assert_eq!(in_hosts(text, "a.org"), [ip("10.0.0.1"), ip("10.0.0.2")]);
         assert_eq!(in_hosts(text, "a.alias"), [ip("10.0.0.1")]);
         assert_eq!(in_hosts(text, "b.org"), Vec::<IpAddr>::new());
+        let names = |address| names_in_hosts(text, ip(address)).collect::<Vec<_>>();
+        assert_eq!(names("10.0.0.1"), ["a.org", "A.alias"]);
+        assert_eq!(names("::1"), ["localhost"]);
+        assert_eq!(names("10.0.0.9"), Vec::<&str>::new());
+        let text = "0:0::0001 a.org\n::ffff:10.0.0.1 b.org\n10.0.0.01 c.org";
+        assert_eq!(names_in_hosts(text, ip("::1")).collect::<Vec<_>>(), ["a.org"]);
+        assert_eq!(names_in_hosts(text, ip("10.0.0.1")).next(), None);
+        assert_eq!(in_hosts(text, "c.org"), Vec::<IpAddr>::new());
     }
 
     #[test]
@@ -346,6 +355,24 @@ mod tests {
                 Some(Answer::Records(..))
             ));
         }
+    }
+
+    /// They are kept, and judged one by one.
+    #[test]
+    fn of_very_many_addresses_some_are_taken() {
+        let query = query("a.org", TYPE_A);
+        let answer = |count: u8| {
+            let record = |last| [0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 10, 0, 0, last];
+            let mut answer =
+                [&query[..], &(0..count).flat_map(record).collect::<Vec<_>>()].concat();
+            (answer[2], answer[7]) = (answer[2] | 0x80, count);
+            match read_answer(&query, &answer, TYPE_A) {
+                Some(Answer::Records(found, 9)) => found.len(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(answer(MOST_FOUND as u8), MOST_FOUND);
+        assert_eq!(answer(255), MOST_FOUND);
     }
 
     /// An answer to a query: one address, and whether it is cut short.
