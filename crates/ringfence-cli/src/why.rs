@@ -1,24 +1,26 @@
 //! `ringfence why`: the decision, its rule, and how to change it.
 
+mod files;
+
 use crate::error::Fault;
 use crate::generate::print;
 use crate::options::{POLICY, Spec, flag, parse};
 use crate::{advice, help, request};
 use ringfence_net::upstream::Upstream;
 use ringfence_net::{resolver as names, rules};
-use ringfence_policy::decide::Request;
+use ringfence_policy::decide::{Request, SCHEMA};
 use ringfence_policy::{
-    Access, Decision, Guarded, Host, HostFiles, NetworkMode, PathRule, Policy, Resolver, Subject,
-    TierChoice, decide, shown, too_much, unseen_above,
+    Decision, Host, HostFiles, NetworkMode, Policy, Resolver, Subject, TierChoice, decide, shown,
+    too_much, unseen_above,
 };
 use ringfence_sandbox::dbus;
 use ringfence_sandbox::facts::{Facts, HostPaths};
 use ringfence_sandbox::inputs::Inputs;
-use ringfence_sandbox::plan::{EnvironmentStep, FileRule, Found, MountOp, Plan, Rights, Tier};
+use ringfence_sandbox::plan::EnvironmentStep;
 use ringfence_sandbox::{launch, planner, text};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const VERBS: [&str; 7] = ["read", "write", "exec", "connect", "http", "socket", "env"];
 
@@ -47,11 +49,14 @@ pub fn why(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let asked = request::request(&parsed, None);
     let policy = request::policy(&asked)?;
     let inside = parsed.has("inside");
-    let question = question(&parsed.rest, &policy, inside)?;
-    let mut decision = as_carried_out(decide(&policy, &question), &policy);
-    if inside {
-        decision = as_seen(decision, &policy);
-    }
+    let decision = match nowhere(&parsed.rest, &policy, inside) {
+        Some(decision) => decision,
+        None => {
+            let question = question(&parsed.rest, &policy, inside)?;
+            let decision = as_carried_out(decide(&policy, &question), &policy);
+            if inside { as_seen(decision, &policy) } else { decision }
+        }
+    };
     let text = if parsed.has("json") {
         let text = serde_json::to_string_pretty(&decision).map_err(Fault::of)?;
         shown::json(&text).into_owned()
@@ -151,29 +156,26 @@ fn as_carried_out(mut decision: Decision, policy: &Policy) -> Decision {
             ),
         });
     }
-    if write && !decision.allowed && decision.layer == "protect" && path.symlink_metadata().is_ok()
-    {
-        decision.effect = Some(kept(policy.tier));
+    if write && !decision.allowed && decision.layer == "protect" {
+        return files::as_kept(decision, policy, &path);
+    }
+    if !write && decision.allowed && decision.layer == "filesystem" && files::is_closed(&path) {
+        let explanation =
+            format!("{} is closed to you by its mode, inside as outside", path.display());
+        return Decision { allowed: false, explanation, rule: None, ..decision };
     }
     if !write && decision.allowed && policy.network.mode == NetworkMode::Filtered {
-        decision = as_shown(decision, policy, &path);
+        decision = files::as_shown(decision, policy, &path);
     }
     let may_differ = write || policy.tier != TierChoice::Namespace && path.is_dir();
     // What is not there yet may lie in a directory that is protected.
     if !decision.allowed || !may_differ || !write && !path.exists() {
         return decision;
     }
-    let mut facts = Facts::probed();
-    dbus::look(policy, &mut facts, &Inputs::new());
-    let mut carried = policy.clone();
-    if policy.tier == TierChoice::Vm {
-        // A guest's files are those of its bridge, in a sandbox of this tier.
-        carried.tier = TierChoice::Namespace;
-    }
-    match planner::plan(&carried, &facts, &HostPaths) {
-        Ok(plan) if write => as_guarded(decision, policy, &plan, &path),
-        Ok(plan) => as_listed(decision, policy, plan, &path),
-        Err(_) => decision,
+    match files::plan(policy) {
+        Some(plan) if write => files::as_guarded(decision, policy, &plan, &path),
+        Some(plan) => files::as_listed(decision, policy, plan, &path),
+        None => decision,
     }
 }
 
@@ -188,24 +190,6 @@ fn as_led(decision: Decision, policy: &Policy) -> Decision {
     }
     let addresses = names::Resolver::default().listed(name).unwrap_or_default();
     rules::listed(policy, decision, &addresses, rules::own)
-}
-
-/// Some files are ringfence's own, shown beside what the host has (settings of browsers).
-fn as_shown(decision: Decision, policy: &Policy, path: &Path) -> Decision {
-    if !path.starts_with("/etc") || policy.tier == TierChoice::Process {
-        return decision;
-    }
-    let mut facts = Facts::probed();
-    dbus::look(policy, &mut facts, &Inputs::new());
-    let Ok(plan) = planner::plan(policy, &facts, &HostPaths) else { return decision };
-    let shown = plan.mounts.iter().find_map(|step| {
-        let MountOp::Besides(besides) = &step.op else { return None };
-        let mut files = besides.files.iter();
-        files.any(|(name, _)| step.path.join(name) == path).then_some(&step.rule)
-    });
-    let Some(rule) = shown else { return decision };
-    let effect = format!("a file of ringfence's own is there inside: {}", rule.text);
-    Decision { effect: Some(effect), ..decision }
 }
 
 /// What a variable names may not be there in a tier, and some are the sandbox's own.
@@ -237,86 +221,6 @@ fn as_given(decision: Decision, policy: &Policy, name: &str) -> Decision {
     Decision { allowed: given, explanation, rule, remedy, effect, ..decision }
 }
 
-/// What becomes of a protected path that exists.
-fn kept(tier: TierChoice) -> String {
-    let what = match tier {
-        TierChoice::Process => "what is there can be written, and is put back after the run",
-        TierChoice::Namespace => "what is there is read-only inside",
-        _ => "what is there is after the run as it was",
-    };
-    what.to_owned()
-}
-
-/// A file that a hook or a setting leads to is protected though it has no protected name.
-fn as_guarded(decision: Decision, policy: &Policy, plan: &Plan, path: &Path) -> Decision {
-    let absent = path.symlink_metadata().is_err();
-    let held = |op: &MountOp| matches!(op, MountOp::Protect | MountOp::PinLink);
-    let mounts = plan.mounts.iter().filter(|step| held(&step.op));
-    let mounts = mounts.map(|step| (&step.path, &step.rule));
-    let guards = plan
-        .guards
-        .iter()
-        .filter(|step| match step.found {
-            // Others are judged by what is in them.
-            Found::Absent => match step.guarded {
-                Guarded::Plain => absent,
-                Guarded::Program => absent && step.path == path,
-                Guarded::GitHooks => absent && !path.as_os_str().as_bytes().ends_with(b".sample"),
-                _ => false,
-            },
-            _ => true,
-        })
-        .filter(|step| !matches!(step.guarded, Guarded::Settings | Guarded::GitSettings));
-    let mut held = mounts.chain(guards.map(|step| (&step.path, &step.rule)));
-    let Some((held, rule)) = held.find(|(held, _)| path.starts_with(held)) else {
-        return decision;
-    };
-    let effect = match absent {
-        true => "a new one does not survive the run".to_owned(),
-        false => kept(policy.tier),
-    };
-    Decision {
-        allowed: false,
-        layer: "protect",
-        explanation: format!("{} is protected: {} leads to it", path.display(), rule.text),
-        rule: Some(rule.clone()),
-        remedy: Some(shown::option("--write", held, absent)),
-        effect: Some(effect),
-        ..decision
-    }
-}
-
-/// Landlock grants whole trees, so that in the process tier a directory cannot be listed without
-/// what is in a denied one below it.
-fn as_listed(decision: Decision, policy: &Policy, plan: Plan, path: &Path) -> Decision {
-    let Some(landlock) = plan.landlock.filter(|_| plan.tier == Tier::Process) else {
-        return decision;
-    };
-    let lists = |rule: &FileRule| rule.rights != Rights::Use && path.starts_with(&rule.path);
-    if landlock.files.iter().any(lists) {
-        return decision;
-    }
-    let below = |rule: &&PathRule| rule.access == Access::Deny && rule.path.starts_with(path);
-    let denied = policy.paths.iter().find(|rule| below(rule) && rule.path.is_dir());
-    let denied = denied.or_else(|| policy.paths.iter().find(below));
-    let holds = denied.map_or_else(
-        || "something that is denied".to_owned(),
-        |rule| format!("{}, which is denied", rule.path.display()),
-    );
-    Decision {
-        allowed: false,
-        explanation: format!(
-            "{} cannot be listed in the process tier, because it holds {holds}; what else is in \
-             it can be read by name",
-            path.display()
-        ),
-        rule: denied.map(|rule| rule.source.clone()),
-        remedy: Some("--tier namespace".to_owned()),
-        effect: None,
-        ..decision
-    }
-}
-
 fn words(decision: &Decision) -> String {
     let verdict = if decision.allowed { "allowed" } else { "denied" };
     let mut lines = vec![format!("{verdict}: {}", decision.explanation)];
@@ -344,7 +248,10 @@ fn question(words: &[OsString], policy: &Policy, inside: bool) -> Result<Request
         )),
         ("read", [path]) => Ok(Request::Read(subject(path, workdir))),
         ("write", [path]) => Ok(Request::Write(subject(path, workdir))),
-        ("exec", [path]) => Ok(Request::Exec(program(path, policy, inside))),
+        ("exec", [path]) => {
+            let found = program(path, policy, inside);
+            Ok(Request::Exec(found.unwrap_or_else(|| subject(path, workdir))))
+        }
         ("socket", [path]) => Ok(Request::Socket(subject(path, workdir))),
         ("connect", [target]) => connect(target),
         ("env", [name]) => Ok(Request::Env { name: name.to_string_lossy().into_owned() }),
@@ -371,17 +278,49 @@ fn subject(path: &OsStr, workdir: &Path) -> Subject {
     Subject::on_host(&expanded, &HostFiles)
 }
 
-/// A program is looked for in `PATH`, as `run` does.
-fn program(name: &OsStr, policy: &Policy, inside: bool) -> Subject {
-    let direct = subject(name, &policy.workdir);
-    if name.as_encoded_bytes().contains(&b'/') {
-        return direct;
+/// A program is looked for in `PATH`, as `run` does; nothing where it is named by its path.
+fn program(name: &OsStr, policy: &Policy, inside: bool) -> Option<Subject> {
+    if is_path(name) {
+        return None;
     }
-    let search = std::env::var_os("PATH").unwrap_or_default();
+    let set = policy.environment.set.get("PATH").map(|(value, _)| OsString::from(value));
+    let search = set.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
     let found = std::env::split_paths(&search)
-        .map(|directory: PathBuf| directory.join(name))
-        .find(|path| path.is_file() && (!inside || seen(policy, path)));
-    found.map_or(direct, |path| Subject::on_host(&path, &HostFiles))
+        .map(|directory| policy.workdir.join(directory).join(name))
+        .filter(|path| path.is_file() && (!inside || seen(policy, path)))
+        .map(|path| Subject::on_host(&path, &HostFiles));
+    let found: Vec<Subject> = found.collect();
+    // What is not shown is passed over inside.
+    let shown = |found: &&Subject| decide(policy, &Request::Exec((*found).clone())).allowed;
+    found.iter().find(shown).or(found.first()).cloned()
+}
+
+fn is_path(name: &OsStr) -> bool {
+    name.as_bytes().contains(&b'/')
+}
+
+/// The answer about a program that no directory of `PATH` has.
+fn nowhere(words: &[OsString], policy: &Policy, inside: bool) -> Option<Decision> {
+    let [verb, name] = words else { return None };
+    if verb != "exec" || name.is_empty() || is_path(name) {
+        return None;
+    }
+    if program(name, policy, inside).is_some() {
+        return None;
+    }
+    let here = subject(name, &policy.workdir);
+    let there = here.path.is_file() && (!inside || seen(policy, &here.path));
+    let remedy = there.then(|| format!("name it by its path: ./{}", name.display()));
+    Some(Decision {
+        schema: SCHEMA,
+        allowed: false,
+        request: Request::Exec(here),
+        rule: None,
+        layer: "filesystem",
+        explanation: format!("{} is in no directory of the sandbox's PATH", name.display()),
+        remedy,
+        effect: None,
+    })
 }
 
 fn connect(target: &OsStr) -> Result<Request, Fault> {

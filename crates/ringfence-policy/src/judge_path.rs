@@ -284,6 +284,9 @@ fn not_readable(policy: &Policy, path: &Path, missing: bool, act: Act) -> Verdic
     if let Some(verdict) = no_terminals(policy, path) {
         return verdict;
     }
+    if let Some(verdict) = of_first_process(policy, path) {
+        return verdict;
+    }
     if let Some(what) = own(policy, path).filter(|_| act == Act::Read) {
         return Verdict::new(true, "private", format!("{shown} is {what}"));
     }
@@ -299,6 +302,36 @@ fn not_readable(policy: &Policy, path: &Path, missing: bool, act: Act) -> Verdic
         None => format!("no rule grants {shown}"),
     };
     Verdict::new(false, "filesystem", why).remedy(shown::option("--read", path, missing))
+}
+
+/// What the kernel shows of a process to those alone that may trace it (proc(5)).
+const TRACERS: [&str; 16] = [
+    "auxv",
+    "cwd",
+    "environ",
+    "exe",
+    "fdinfo",
+    "map_files",
+    "maps",
+    "mem",
+    "numa_maps",
+    "pagemap",
+    "personality",
+    "root",
+    "smaps",
+    "smaps_rollup",
+    "stack",
+    "syscall",
+];
+
+/// What is said of process 1: the sandbox's warden or, in the process tier, one outside. Nobody inside may trace it.
+fn of_first_process(policy: &Policy, path: &Path) -> Option<Verdict> {
+    let below = path.strip_prefix("/proc/1").ok()?;
+    let traced = below.iter().any(|name| TRACERS.iter().any(|known| name == *known));
+    (traced && policy.tier != TierChoice::Vm).then(|| {
+        let why = "process 1 is none of the command's, and shows this to nobody inside";
+        Verdict::new(false, "private", format!("{}: {why}", path.display()))
+    })
 }
 
 /// Whether a directory is on the way to what a rule grants.
