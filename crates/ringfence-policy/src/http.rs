@@ -227,6 +227,58 @@ pub(crate) fn rule(source: Source) -> Result<HttpRule, PolicyError> {
     Ok(HttpRule { methods: names, host, path: path + star, source })
 }
 
+/// Methods with a meaning (IANA's registry, and caches' PURGE).
+const METHODS: [&str; 39] = [
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "DELETE",
+    "PATCH",
+    "OPTIONS",
+    "CONNECT",
+    "TRACE",
+    "ACL",
+    "BIND",
+    "CHECKIN",
+    "CHECKOUT",
+    "COPY",
+    "LABEL",
+    "LINK",
+    "LOCK",
+    "MERGE",
+    "MKACTIVITY",
+    "MKCALENDAR",
+    "MKCOL",
+    "MKREDIRECTREF",
+    "MKWORKSPACE",
+    "MOVE",
+    "ORDERPATCH",
+    "PROPFIND",
+    "PROPPATCH",
+    "QUERY",
+    "REBIND",
+    "REPORT",
+    "SEARCH",
+    "UNBIND",
+    "UNCHECKOUT",
+    "UNLINK",
+    "UNLOCK",
+    "UPDATE",
+    "UPDATEREDIRECTREF",
+    "PURGE",
+    "PRI",
+];
+
+/// What to say of a rule with a method that looks like a slip: servers may have methods of their own.
+pub(crate) fn unusual(rule: &HttpRule) -> Option<String> {
+    let unknown = |method: &&String| !METHODS.contains(&method.as_str());
+    rule.methods.iter().filter(unknown).find_map(|method| {
+        let nearest = crate::suggest::nearest(method, &METHODS)?;
+        Some(format!("{}: `{method}` is no usual method; the nearest is `{nearest}`", rule.source))
+    })
+}
+
 /// Reads `HOST HEADER=SOURCE`.
 pub(crate) fn inject(source: Source) -> Result<InjectRule, PolicyError> {
     let wrong = |reason: &str| PolicyError::value(&source, reason);

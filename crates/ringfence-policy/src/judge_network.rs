@@ -9,17 +9,12 @@ use crate::shown;
 
 pub(crate) fn connect(policy: &Policy, host: &Host, port: u16) -> Verdict {
     let network = &policy.network;
-    let grant = || format!("--allow-host {}", destination(host, port));
     let place = destination(host, port);
     match network.mode {
         NetworkMode::Host => {
             let verdict = Verdict::new(true, "network", "the host's network is used unfiltered");
             let rules = !network.allow.is_empty() || !network.deny.is_empty();
-            return if rules {
-                verdict.effect("rules about hosts have no effect")
-            } else {
-                verdict
-            };
+            if rules { verdict.effect("rules about hosts have no effect") } else { verdict }
         }
         NetworkMode::None => {
             let verdict = Verdict::new(
@@ -27,10 +22,26 @@ pub(crate) fn connect(policy: &Policy, host: &Host, port: u16) -> Verdict {
                 "network",
                 format!("there is no network, so not {place} either"),
             );
-            return verdict.remedy(grant());
+            let Some(chosen) = &network.chosen else {
+                return verdict.remedy(format!("--allow-host {place}"));
+            };
+            let ruled = ruled(network, host, port);
+            let filtered = "--network filtered";
+            let remedy = match ruled.remedy.filter(|_| !ruled.allowed) {
+                Some(option) if option.starts_with("--") => format!("{filtered} {option}"),
+                Some(remedy) => format!("{filtered}, and {remedy}"),
+                None => filtered.to_owned(),
+            };
+            verdict.rule(chosen).remedy(remedy)
         }
-        NetworkMode::Filtered => {}
+        NetworkMode::Filtered => ruled(network, host, port),
     }
+}
+
+/// What the rules say.
+fn ruled(network: &Network, host: &Host, port: u16) -> Verdict {
+    let grant = || format!("--allow-host {}", destination(host, port));
+    let place = destination(host, port);
     if let Some(rule) = network.deny.iter().find(|rule| rule.host.matches(host, port)) {
         let verdict =
             Verdict::new(false, "network", format!("{place} is denied")).rule(&rule.source);

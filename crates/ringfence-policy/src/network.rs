@@ -55,7 +55,9 @@ pub(crate) fn resolve(
     }
     for entry in merged.of_key(Key::Http) {
         let source = merged.source(entry);
-        network.http.push(crate::http::rule(source)?);
+        let rule = crate::http::rule(source)?;
+        policy.warnings.extend(crate::http::unusual(&rule));
+        network.http.push(rule);
     }
     for entry in merged.of_key(Key::Inject) {
         let source = merged.source(entry);
@@ -97,6 +99,8 @@ pub(crate) fn resolve(
         elsewhere.extend(service.elsewhere.into_iter().map(|one| (source.clone(), one)));
     }
     network.mode = mode(merged, &network)?;
+    network.chosen = choice(merged, Key::Mode).map(|(_, source)| source);
+    policy.warnings.extend(idle(merged, &network)?);
     policy.warnings.extend(elsewhere.iter().filter_map(|one| unserved(one, &network)));
     Ok(network)
 }
@@ -188,6 +192,35 @@ fn mode(merged: &Merged, network: &Network) -> Result<NetworkMode, PolicyError> 
     // An empty list allows nothing, and so needs no network at all.
     let rules = !network.allow.is_empty() || !network.http.is_empty() || !network.inject.is_empty();
     Ok(if rules { NetworkMode::Filtered } else { NetworkMode::None })
+}
+
+/// Options of the command line that come to nothing with the mode that was chosen: chosen there too, one of the two is a
+/// mistake. What profiles say may be overruled.
+fn idle(merged: &Merged, network: &Network) -> Result<Option<String>, PolicyError> {
+    let (Some(chosen), Some(mode)) = (&network.chosen, merged.single(Key::Mode)) else {
+        return Ok(None);
+    };
+    let (keys, why): (&[Key], _) = match network.mode {
+        NetworkMode::None => (&[Key::AllowHost, Key::Http, Key::Inject], "there is no network"),
+        NetworkMode::Host => (
+            &[Key::AllowHost, Key::DenyHost, Key::Http, Key::Inject, Key::Publish],
+            "the host's network is used as it is",
+        ),
+        NetworkMode::Filtered => return Ok(None),
+    };
+    let idle = merged.entries.iter().find(|entry| entry.is_option() && keys.contains(&entry.key));
+    let Some(idle) = idle.map(|entry| merged.source(entry)) else { return Ok(None) };
+    if mode.is_option() {
+        let reason = format!("{why} with --network {}; leave one of the two out", chosen.text);
+        return Err(PolicyError::value(&idle, reason));
+    }
+    Ok(Some(format!(
+        "{} {} has no effect: {why} ({}: {}); --network filtered changes that",
+        idle.origin.trim_start_matches("option "),
+        idle.text,
+        chosen.text,
+        chosen.origin,
+    )))
 }
 
 fn hosts(merged: &Merged, key: Key) -> Result<Vec<NetworkRule>, PolicyError> {

@@ -251,6 +251,9 @@ pub struct InjectRule {
 pub struct Network {
     /// How much there is.
     pub mode: NetworkMode,
+    /// Who chose that; without anybody the rules decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<Source>,
     /// Granted destinations.
     pub allow: Vec<NetworkRule>,
     /// Refused destinations; they beat `allow`.

@@ -180,8 +180,10 @@ fn there_is_no_network_unless_one_is_granted() {
     assert!(!port.allowed);
     assert_eq!(port.remedy.as_deref(), Some("--allow-host a.example.org:22"));
     assert!(port.explanation.contains("is for ports 80,443"), "{port}");
-    let closed = host().option(Key::AllowHost, "example.org").option(Key::Mode, "none");
-    assert!(!connect(&closed, "example.org", 443).allowed);
+    let closed = connect(&host().option(Key::Mode, "none"), "example.org", 443);
+    assert!(!closed.allowed);
+    let remedy = "--network filtered --allow-host example.org";
+    assert_eq!(closed.remedy.as_deref(), Some(remedy));
     let open = host().option(Key::Mode, "host");
     assert!(connect(&open, "example.org", 22).allowed);
 }
