@@ -11,7 +11,8 @@ mod shell;
 
 use crate::error::Fault;
 use crate::options::{POLICY, parse};
-use ringfence_policy::shown;
+use crate::request;
+use ringfence_policy::{shown, suggest};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -123,14 +124,20 @@ pub fn hooks(arguments: Vec<OsString>) -> Result<u8, Fault> {
         crate::generate::print(HELP.as_bytes())?;
         return Ok(if verb.is_empty() { 125 } else { 0 });
     }
-    let unknown =
-        || Fault::usage(format!("unknown: hooks {verb}; there are print, install and uninstall"));
+    let unknown = || {
+        let known = ["print", "install", "uninstall"];
+        let meant = suggest::meant(&verb, &known, "; there are print, install and uninstall");
+        Fault::usage(format!("unknown: hooks {verb}{meant}"))
+    };
     if !["print", "install", "uninstall", "answer", "shell"].contains(&verb.as_str()) {
         return Err(unknown());
     }
     let (hooks, rest) = parsed(words)?;
     if verb != "shell" && !rest.is_empty() {
         return Err(Fault::usage("one `--` is enough: options of run come after it"));
+    }
+    if let ("print" | "install", [hook, ..]) = (verb.as_str(), &hooks[..]) {
+        resolved(&hook.options)?;
     }
     match verb.as_str() {
         "print" => install::print(&hooks),
@@ -140,6 +147,23 @@ pub fn hooks(arguments: Vec<OsString>) -> Result<u8, Fault> {
         "shell" => shell::shell(one(&hooks)?, &rest),
         _ => Err(unknown()),
     }
+}
+
+/// Options that mean something else in another directory than this one, or by what is there.
+const OF_A_PLACE: [&str; 7] =
+    ["read", "write", "deny", "protect", "allow-socket", "inject", "workdir"];
+
+/// Whether a run would take the options: one that is wrong would end each command of the agent's. Where the agent will
+/// work is not known yet.
+fn resolved(options: &[OsString]) -> Result<(), Fault> {
+    let mut read = parse(&POLICY, options.to_vec(), true)?;
+    read.options.retain(|(name, value)| {
+        let relative = value.to_string_lossy().contains('/') && !Path::new(value).is_absolute();
+        let file = matches!(*name, "profile" | "feature") && relative;
+        !OF_A_PLACE.contains(name) && !file
+    });
+    read.options.push(("workdir", "/".into()));
+    request::policy(&request::request(&read, None)).map(drop)
 }
 
 /// The one hook of an agent that calls it.
@@ -178,7 +202,11 @@ fn parsed(mut words: impl Iterator<Item = OsString>) -> Result<(Vec<Hook>, Vec<O
             let name = name.ok_or_else(|| Fault::usage("--session needs the name of a session"))?;
             session = Some(name.to_string_lossy().into_owned());
         } else {
-            return Err(Fault::usage(format!("unknown option {text}; see ringfence hooks --help")));
+            let agents = Agent::ALL.map(|(_, name)| format!("--{name}"));
+            let known = agents.iter().map(String::as_str).chain(["--session", "--allow"]);
+            let known: Vec<&str> = known.collect();
+            let meant = suggest::meant(&text, &known, "; see ringfence hooks --help");
+            return Err(Fault::usage(format!("unknown option {text}{meant}")));
         }
     }
     if agents.is_empty() {

@@ -58,6 +58,31 @@ fn what_was_there_comes_back_byte_for_byte() {
     });
 }
 
+/// One that is wrong would end each command of the agent's.
+#[test]
+fn options_of_a_hook_are_looked_at_when_it_is_installed() {
+    everybody(Tier::Namespace, |place| {
+        for (agent, file) in AGENTS {
+            for (options, told) in [
+                (&["-n", "bad host"][..], "bad host"),
+                (&["-p", "clade"], "the nearest is `claude`"),
+                (&["--memory", "4GX"], "4GX"),
+                (&["--network", "none", "-n", "x.example"], "leave one of the two out"),
+            ] {
+                for verb in ["install", "print"] {
+                    let words = [&[verb, agent, "--"], options].concat();
+                    hooks(place, &words).ends(125).says(told);
+                }
+                assert!(!place.at("home").join(file).exists(), "{agent} {options:?}");
+            }
+            // What is there where the agent will work is not known here.
+            let fine = ["install", agent, "--", "-p", "claude", "-n", "x.example", "-r", "build"];
+            hooks(place, &fine).ends(0);
+            assert!(place.at("home").join(file).exists(), "{agent}");
+        }
+    });
+}
+
 /// What was there before the hook is what the user had, though he installed it twice and edited in between.
 #[test]
 fn a_hook_that_was_installed_again_after_an_edit_goes_without_a_trace() {
