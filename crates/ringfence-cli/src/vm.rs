@@ -6,7 +6,7 @@ use crate::generate::line;
 use crate::help;
 use crate::options::{PLAIN, Parsed, parse};
 use ringfence_guest::bridge::{self, End, Settings};
-use ringfence_policy::{NetworkMode, Policy, TierChoice, shown};
+use ringfence_policy::{NetworkMode, Policy, TierChoice, shown, suggest};
 use ringfence_sandbox::facts::MachineFacts;
 use ringfence_sandbox::plan::Plan;
 use ringfence_sandbox::trace::Trace;
@@ -205,7 +205,11 @@ pub fn vm(arguments: Vec<OsString>) -> Result<u8, Fault> {
             vm::discard_templates(&home()).map_err(Fault::usage)?;
             Ok(0)
         }
-        _ => Err(Fault::usage("ringfence vm setup, status or clean")),
+        ref words => {
+            let word = words.first().copied().unwrap_or_default();
+            let meant = suggest::meant(word, &["setup", "status", "clean"], "");
+            Err(Fault::usage(format!("ringfence vm setup, status or clean{meant}")))
+        }
     }
 }
 

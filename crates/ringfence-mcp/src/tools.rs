@@ -231,7 +231,12 @@ impl Tool {
     pub fn call(&self, state: &State, arguments: &JsonObject, cancelled: BorrowedFd<'_>) -> Answer {
         let known = |name: &String| self.arguments.iter().any(|(known, ..)| known == name);
         if let Some(name) = arguments.keys().find(|name| !known(name)) {
-            return Err(format!("{} has no argument {name}", self.name));
+            let known: Vec<&str> = self.arguments.iter().map(|(known, ..)| *known).collect();
+            let known = match known[..] {
+                [] => "it takes none".to_owned(),
+                _ => format!("there are {}", known.join(", ")),
+            };
+            return Err(format!("{} has no argument {name}; {known}", self.name));
         }
         let answer = (self.act)(state, &Given { arguments, cancelled })?;
         match answer.to_string().len() {

@@ -18,6 +18,14 @@ pub fn nearest<'a, S: AsRef<str>>(word: &str, known: &'a [S]) -> Option<&'a str>
     near.min_by_key(|(distance, _)| *distance).map(|(_, known)| known)
 }
 
+/// `; did you mean X?`, or else what is said where nothing is near.
+pub fn meant(word: &str, known: &[&str], or: &str) -> String {
+    match nearest(word, known) {
+        Some(nearest) => format!("; did you mean {nearest}?"),
+        None => or.to_owned(),
+    }
+}
+
 /// `; the nearest is X`, or nothing: the tail of a message about an unknown word.
 pub(crate) fn tail(nearest: Option<&str>) -> String {
     nearest.map(|nearest| format!("; the nearest is `{nearest}`")).unwrap_or_default()

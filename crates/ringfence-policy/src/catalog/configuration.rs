@@ -34,13 +34,14 @@ impl Catalog<'_> {
             }
             let known = profile.configurations.iter().map(|(known, _)| format!("{name}:{known}"));
             let known: Vec<String> = known.collect();
-            let name = format!("{name}:{one}");
-            let nearest = nearest(&name, &known).map(str::to_owned);
+            let asked = format!("{name}:{one}");
+            // The profile is there.
+            let nearest = nearest(&asked, &known).unwrap_or(name).to_owned();
             return Err(PolicyError::Unknown {
                 kind: "profile",
-                name,
+                name: asked,
                 by: by.map(str::to_owned),
-                nearest,
+                nearest: Some(nearest),
             });
         };
         let above = match (&found.place, is_file(name)) {

@@ -1,6 +1,7 @@
 //! The arguments of these commands: words, switches, and options with a value.
 
 use super::text;
+use ringfence_policy::suggest;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
@@ -96,5 +97,8 @@ pub(super) fn parse(known: &Known, arguments: Vec<OsString>) -> Result<Given, St
 fn unknown(known: &Known, option: &str) -> String {
     let all = known.switches.iter().chain(known.valued);
     let all: Vec<String> = all.map(|name| format!("--{name}")).collect();
-    format!("unknown option {option}; there are: {}", all.join(", "))
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let name = option.split('=').next().unwrap_or_default();
+    let tail = suggest::meant(name, &all, &format!("; there are: {}", all.join(", ")));
+    format!("unknown option {option}{tail}")
 }

@@ -5,6 +5,7 @@ use super::{sessions, text};
 use crate::ledger::{self, Reader, Row};
 use crate::{Result as Told, SessionError};
 use ringfence_policy::shown;
+use ringfence_policy::suggest;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 use rustix::io::Errno;
@@ -39,7 +40,8 @@ pub fn logs(args: Vec<OsString>) -> Result<u8, String> {
     let word = given.word(0)?.unwrap_or("latest");
     let kinds: Vec<&str> = given.text("kind")?.map_or(Vec::new(), |all| all.split(',').collect());
     if let Some(kind) = kinds.iter().find(|kind| !KINDS.contains(kind)) {
-        return Err(format!("--kind {kind}: there are {}", KINDS.join(", ")));
+        let meant = suggest::meant(kind, &KINDS, &format!("; there are {}", KINDS.join(", ")));
+        return Err(format!("unknown kind {kind}{meant}"));
     }
     let directory = sessions::find(word).map_err(told)?;
     let (denied, as_json) = (given.has("denied"), given.has("json"));

@@ -6,6 +6,7 @@ use crate::SessionError;
 use crate::overlay::{Done, Found, Kind, Overlay, Select, Trouble, What};
 use crate::snapshot::beneath;
 use ringfence_policy::shown;
+use ringfence_policy::suggest;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use serde_json::{Value, json};
@@ -39,6 +40,8 @@ Changes that `ringfence run --overlay` kept apart. SESSION is an identifier, a n
               interrupted
 ";
 
+const VERBS: [&str; 3] = ["diff", "commit", "discard"];
+
 fn told(error: SessionError) -> String {
     error.to_string()
 }
@@ -54,8 +57,9 @@ pub fn overlay(arguments: Vec<OsString>) -> Result<u8, String> {
         return Ok(if given.has("help") { 0 } else { 125 });
     }
     let verb = given.word(0)?.unwrap_or_default().to_owned();
-    if !matches!(verb.as_str(), "diff" | "commit" | "discard") {
-        return Err(format!("unknown: overlay {verb}; there are diff, commit, discard"));
+    if !VERBS.contains(&verb.as_str()) {
+        let meant = suggest::meant(&verb, &VERBS, &format!("; there are {}", VERBS.join(", ")));
+        return Err(format!("unknown: overlay {verb}{meant}"));
     }
     let session = given.word(1)?.ok_or_else(|| {
         format!("{verb} of which session? ringfence overlay {verb} SESSION (ringfence ps)")

@@ -5,6 +5,7 @@ use super::{diff, text, unified, verbs};
 use crate::snapshot::{
     Change, Entry, Ignored, Kind, New, Options, Reverted, Select, Snapshot, Store, What,
 };
+use ringfence_policy::suggest;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -49,7 +50,9 @@ pub fn snapshot(args: Vec<OsString>) -> Result<u8, String> {
         };
     };
     if !verbs::ALL.contains(&verb.as_str()) {
-        return Err(format!("ringfence snapshot {verb}: there are {}", verbs::ALL.join(", ")));
+        let all = format!("; there are {}", verbs::ALL.join(", "));
+        let meant = suggest::meant(&verb, &verbs::ALL, &all);
+        return Err(format!("unknown: snapshot {verb}{meant}"));
     }
     verbs::check(&verb, &given, paths.len())?;
     if crate::gateway::client::socket().is_some() {

@@ -254,7 +254,7 @@ fn bad_input_is_told_in_one_sentence_with_the_nearest_good_one() {
         place.file("home/project/bad.toml", "[filesystem]\nreed = [\"/x\"]\n");
         place.file("home/project/section.toml", "[filesytem]\nread = [\"/x\"]\n");
         place.file("home/project/broken.toml", "[filesystem\n");
-        let table: [(&[&str], &[&str]); 24] = [
+        let table: [(&[&str], &[&str]); 34] = [
             (&["runn"], &["runn", "run"]),
             (&["run", "--profle", "x", "--", "true"], &["--profle", "--profile"]),
             (&["run", "-Z", "--", "true"], &["-Z"]),
@@ -279,6 +279,19 @@ fn bad_input_is_told_in_one_sentence_with_the_nearest_good_one() {
             (&["run", "--read"], &["--read"]),
             (&["why", "--", "reed", "x"], &["reed", "read"]),
             (&["feature", "show", "nod"], &["nod", "node"]),
+            (&["snapshot", "list", "--jsn"], &["did you mean --json?"]),
+            (&["snapshot", "revrt"], &["did you mean revert?"]),
+            (&["gc", "--al"], &["did you mean --all?"]),
+            (&["gc", "--nothing-like-it"], &["there are: --all, --json"]),
+            (&["logs", "--kind=netwrk"], &["did you mean network?"]),
+            (&["overlay", "comit", "latest"], &["did you mean commit?"]),
+            (&["vm", "statu"], &["did you mean status?"]),
+            (&["hooks", "install", "--clade"], &["did you mean --claude?"]),
+            (&["hooks", "instal"], &["did you mean install?"]),
+            (
+                &["run", "-p", "claude:work", "--", "true"],
+                &["claude:work`; the nearest is `claude`"],
+            ),
         ];
         for (words, told) in table {
             let said = place.ringfence(words);

@@ -133,6 +133,7 @@ mod toolchains;
 mod tracing;
 mod truth;
 mod truth_drawn;
+mod truth_told;
 mod virtual_environments;
 mod vm;
 mod vm_ends;

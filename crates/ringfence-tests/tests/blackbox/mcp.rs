@@ -75,7 +75,7 @@ fn the_tools_act_in_the_sandbox() {
         run.ends(0)
             .prints("\"exit_code\":3")
             .prints("\"stdout\":\"inside\\n\"")
-            .prints("exec has no argument options")
+            .prints("exec has no argument options; there are command")
             .prints("\"allowed\":false");
         assert!(!run.text().contains("a secret"), "outside files are outside");
         assert_eq!(fs::read_to_string(place.project("made/file")).unwrap(), "written");
