@@ -78,6 +78,8 @@ pub struct Object {
     pub segments: Vec<Segment>,
     /// The table of dynamic strings: offset and length.
     pub strings: Option<(u64, u64)>,
+    /// The headers of sections, which no loader needs: offset, count, and which has their names.
+    pub sections: Option<(u64, u16, u16)>,
 }
 
 /// Reads an object; unset where there is none, or one that no kernel would load.
@@ -134,6 +136,9 @@ fn read<H: FileHeader<Endian = Endianness>>(
     };
     let (headers, _) = pod::slice_from_bytes::<H::ProgramHeader>(table, table.len() / size).ok()?;
     let number = header.e_machine(endian).0;
+    let same = usize::from(header.e_shentsize(endian)) == size_of::<H::SectionHeader>();
+    let sections =
+        (header.e_shoff(endian).into(), header.e_shnum(endian), header.e_shstrndx(endian).0);
     let mut object = Object {
         machine: Machine { wide, big: endian == Endianness::Big, number },
         interpreter: None,
@@ -147,6 +152,7 @@ fn read<H: FileHeader<Endian = Endianness>>(
         dlopen: Vec::new(),
         segments: Vec::new(),
         strings: None,
+        sections: same.then_some(sections),
     };
     let mut dynamic = None;
     for header in headers {

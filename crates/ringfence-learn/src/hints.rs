@@ -3,6 +3,7 @@
 
 use crate::bytes::Bytes;
 use crate::elf::Object;
+use crate::tables;
 use memchr::memmem::Finder;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -11,11 +12,12 @@ use std::path::{Path, PathBuf};
 
 /// The most that is read of one object's constants.
 const MOST_BYTES: u64 = 16 << 20;
-/// Read at a time; a text that crosses the border is read again with the next part.
-const STEP: usize = 256 << 10;
+/// Read at a time; a text that crosses the border is read again with the next part. No more: new memory costs more than
+/// a further call.
+const STEP: usize = 64 << 10;
 const OVERLAP: usize = 4096;
 /// The most that is read of its table of names.
-const MOST_NAMES: usize = 8 << 20;
+const MOST_NAMES: u64 = 8 << 20;
 /// The most hints that are taken from one object.
 const MOST_HINTS: usize = 512;
 
@@ -64,25 +66,34 @@ pub fn of(bytes: &dyn Bytes, object: &Object, room: &mut Vec<u8>) -> Hints {
         return hints;
     }
     let mut left = MOST_BYTES;
-    let any = object.segments.iter().any(|segment| segment.constant);
-    for segment in object.segments.iter().filter(|segment| segment.constant || !any) {
-        let length = segment.length.min(left);
+    for (from, to) in tables::texts(bytes, object) {
+        let length = (to - from).min(left);
         left -= length;
-        let mut at = 0;
-        while at < length {
-            let part = bytes.fill(segment.offset.saturating_add(at), length - at, STEP, room);
-            hints.texts(part);
-            if part.len() < STEP {
-                break;
-            }
-            at += (STEP - OVERLAP) as u64;
-        }
+        in_steps(bytes, (from, length), room, |part| hints.texts(part));
     }
     // What is needed anyway says nothing about opening.
     for name in object.needed.iter().chain(&object.soname) {
         hints.libraries.remove(name);
     }
     hints
+}
+
+/// Reads a part of a file, from an offset so many bytes.
+fn in_steps(
+    bytes: &dyn Bytes,
+    (offset, length): (u64, u64),
+    room: &mut Vec<u8>,
+    mut read: impl FnMut(&[u8]),
+) {
+    let mut at = 0;
+    while at < length {
+        let part = bytes.fill(offset.saturating_add(at), length - at, STEP, room);
+        read(part);
+        if part.len() < STEP {
+            break;
+        }
+        at += (STEP - OVERLAP) as u64;
+    }
 }
 
 /// Only which functions an object calls, without what its constants name.
@@ -115,16 +126,17 @@ fn is_c_library(object: &Object) -> bool {
 impl Hints {
     fn functions(&mut self, bytes: &dyn Bytes, object: &Object, room: &mut Vec<u8>) {
         let Some((offset, length)) = object.strings else { return };
-        let table = bytes.fill(offset, length, MOST_NAMES, room);
-        // Each name begins behind a zero byte: gone through once, by the first letter.
-        let mut from = 0;
-        while let Some(zero) = memchr::memchr(0, &table[from..]) {
-            from += zero + 1;
-            let rest = &table[from..];
-            if let Some(b'g' | b'i' | b'e' | b'd' | b'p' | b'b') = rest.first() {
-                self.function(rest);
+        in_steps(bytes, (offset, length.min(MOST_NAMES)), room, |table| {
+            // Each name begins behind a zero byte: gone through once, by the first letter.
+            let mut from = 0;
+            while let Some(zero) = memchr::memchr(0, &table[from..]) {
+                from += zero + 1;
+                let rest = &table[from..];
+                if let Some(b'g' | b'i' | b'e' | b'd' | b'p' | b'b') = rest.first() {
+                    self.function(rest);
+                }
             }
-        }
+        });
     }
 
     /// A function whose name is at the beginning of a text.
@@ -233,6 +245,7 @@ mod tests {
             dlopen: Vec::new(),
             segments: Vec::new(),
             strings: None,
+            sections: None,
         }
     }
 

@@ -36,6 +36,7 @@ pub mod shell;
 pub mod started;
 pub mod supplies;
 mod table;
+mod tables;
 pub mod temporary;
 pub mod text;
 pub mod units;
