@@ -5,7 +5,6 @@
 //! this is: which one the loader takes is decided when the program starts.
 
 use crate::elf::Machine;
-use crate::table::Table;
 use foldhash::fast::RandomState;
 use std::ffi::OsStr;
 use std::hash::BuildHasher;
@@ -19,15 +18,11 @@ const HEADER: usize = 48;
 const ENTRY: usize = 24;
 
 /// One file for a name.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Entry<'c> {
     flags: u32,
-    name: u32,
-    path: u32,
+    path: &'c [u8],
     /// For a part of the processors only.
     variant: bool,
-    /// The entry after it whose name has the same hash.
-    next: Option<u32>,
 }
 
 /// The cache, in memory.
@@ -36,10 +31,9 @@ pub struct Cache {
     bytes: Vec<u8>,
     /// Where its strings are counted from.
     base: usize,
-    entries: Vec<Entry>,
-    /// The first and the last entry of all whose names have one hash: there are thousands, of which
-    /// a program asks for few, and a copy of each name takes longer than all that is asked.
-    names: Table<u64, (u32, u32)>,
+    /// A part of the hash of each entry's name: there are thousands, of which a program asks for few, and a table takes
+    /// longer than all that is asked.
+    names: Vec<u32>,
     hashes: RandomState,
 }
 
@@ -68,43 +62,40 @@ impl Cache {
         }
         let count = word(&bytes, base + NEW.len())? as usize;
         let table = bytes.get(base + HEADER..)?;
-        let mut cache = Cache { base, ..Cache::default() };
-        let count = count.min(table.len() / ENTRY);
-        cache.entries.reserve(count);
-        cache.names.reserve(count);
+        let hashes = RandomState::default();
+        let mut names = Vec::with_capacity(count.min(table.len() / ENTRY));
         for entry in table.chunks_exact(ENTRY).take(count) {
-            let (flags, name, path) = (word(entry, 0)?, word(entry, 4)?, word(entry, 8)?);
-            let variant = entry[16..24] != [0; 8];
-            let Some(text) = string(&bytes, base, name) else { continue };
-            let at = u32::try_from(cache.entries.len()).ok()?;
-            cache.entries.push(Entry { flags, name, path, variant, next: None });
-            let (_, last) = cache
-                .names
-                .entry(cache.hashes.hash_one(text))
-                .and_modify(|(_, last)| {
-                    cache.entries[*last as usize].next = Some(at);
-                    *last = at;
-                })
-                .or_insert((at, at));
-            debug_assert_eq!(*last, at, "the newest one is the last");
+            let name = string(&bytes, base, word(entry, 4)?).unwrap_or_default();
+            names.push(hashes.hash_one(name) as u32);
         }
-        cache.bytes = bytes;
-        Some(cache)
+        Some(Cache { bytes, base, names, hashes })
+    }
+
+    /// An entry, if it has this name.
+    fn named(&self, at: usize, name: &[u8]) -> Option<Entry<'_>> {
+        let string = |at| string(&self.bytes, self.base, at);
+        let entry = self.entry(at)?;
+        if string(word(entry, 4)?)? != name {
+            return None;
+        }
+        let variant = entry[16..24] != [0; 8];
+        Some(Entry { flags: word(entry, 0)?, path: string(word(entry, 8)?)?, variant })
+    }
+
+    fn entry(&self, at: usize) -> Option<&[u8]> {
+        self.bytes.get(self.base + HEADER + at * ENTRY..)?.get(..ENTRY)
     }
 
     /// The file for a name on this machine, and its variants for other processors.
     pub fn find(&self, name: &[u8], machine: Machine) -> (Option<PathBuf>, Vec<PathBuf>) {
-        let first = self.names.get(&self.hashes.hash_one(name)).map(|(first, _)| *first);
-        let at = |at: u32| self.entries.get(at as usize);
-        let entries = std::iter::successors(first.and_then(at), |entry| entry.next.and_then(at));
-        let entries: Vec<&Entry> = entries
-            .filter(|entry| string(&self.bytes, self.base, entry.name) == Some(name))
-            .collect();
-        let path = |entry: &Entry| {
-            let text = string(&self.bytes, self.base, entry.path)?;
-            Some(PathBuf::from(OsStr::from_bytes(text))).filter(|path| path.is_absolute())
+        let hash = self.hashes.hash_one(name) as u32;
+        let alike = self.names.iter().enumerate().filter(|(_, known)| **known == hash);
+        let entries: Vec<Entry<'_>> = alike.filter_map(|(at, _)| self.named(at, name)).collect();
+        let path = |entry: &Entry<'_>| {
+            let path = PathBuf::from(OsStr::from_bytes(entry.path));
+            Some(path).filter(|path| path.is_absolute())
         };
-        let fitting = || entries.iter().copied().filter(|entry| fits(entry.flags, machine));
+        let fitting = || entries.iter().filter(|entry| fits(entry.flags, machine));
         let plain = fitting().filter(|entry| !entry.variant).find_map(path);
         (plain, fitting().filter(|entry| entry.variant).filter_map(path).collect())
     }
@@ -112,8 +103,10 @@ impl Cache {
     /// The directories that the cache leads to.
     pub fn directories(&self) -> Vec<PathBuf> {
         let mut found: Vec<&[u8]> = Vec::new();
-        for entry in &self.entries {
-            let text = string(&self.bytes, self.base, entry.path).unwrap_or_default();
+        for at in 0..self.names.len() {
+            let path = self.entry(at).and_then(|entry| word(entry, 8));
+            let text = path.and_then(|path| string(&self.bytes, self.base, path));
+            let text = text.unwrap_or_default();
             let Some(end) = memchr::memrchr(b'/', text) else { continue };
             // Most are where the one before is.
             let above = &text[..end.max(1)];
