@@ -101,6 +101,16 @@ pub const SUPPLIES: [Supply; 24] = [
 const RUBY: &[&str] =
     &["ruby", "TRIPLE/ruby", "rubygems-integration", "TRIPLE/rubygems-integration"];
 
+/// Its engines are named for the versions that have some: a pattern would have all names of the machine's directory read.
+const OPENSSL: &[&str] = &[
+    "TRIPLE/ossl-modules",
+    "ossl-modules",
+    "TRIPLE/engines-3",
+    "engines-3",
+    "TRIPLE/engines-1.1",
+    "engines-1.1",
+];
+
 /// What goes with a library, by the name of its file, whatever program it is in: the modules of an
 /// interpreter (`gdb` has Python's in it), what it loads by itself. Places as in [`Supply`].
 pub const LIBRARIES: [(&str, &[&str]); 9] = [
@@ -113,7 +123,7 @@ pub const LIBRARIES: [(&str, &[&str]); 9] = [
     ("libR.so*", &["R"]),
     ("libphp*", &["php"]),
     // Its providers and engines: one that came with a module, as Python's `_ssl`, names them too.
-    ("libcrypto.so*", &["TRIPLE/ossl-modules", "ossl-modules", "TRIPLE/engines-*", "engines-*"]),
+    ("libcrypto.so*", OPENSSL),
 ];
 
 /// What goes with a library.

@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 /// that takes as long as some ten looks.
 const MANY: usize = 8;
 const MOST_LISTED: usize = 512;
+/// What a directory of so many names takes on a file system that counts by blocks: of a larger one all that was read
+/// would be for nothing.
+const MOST_BYTES: u64 = 24 << 10;
 
 impl Question {
     /// Whether a directory is one in which names come and go.
@@ -67,6 +70,7 @@ impl Programs<'_, '_, '_> {
         if let Some(found) = self.host.resolve(directory)
             && self.host.kind(&found.real) == Kind::Directory
             && !self.question.is_busy(&found.real)
+            && found.real.symlink_metadata().is_ok_and(|data| data.len() <= MOST_BYTES)
         {
             let _ = self.host.listing(&found.real, MOST_LISTED);
         }
