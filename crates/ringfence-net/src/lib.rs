@@ -37,6 +37,7 @@ pub mod live;
 pub mod names;
 mod proxy;
 pub mod publish;
+mod reach;
 pub mod redirect;
 mod relay;
 mod requests;

@@ -1,8 +1,9 @@
 //! One proxy: where it is, what it is asked, and what it may answer.
 
-use crate::flow::{self, io_text};
+use crate::flow::io_text;
 use crate::gateway::Shared;
 use crate::inward;
+use crate::reach;
 use ringfence_policy::Host;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -81,7 +82,7 @@ impl Place {
             }
         };
         // It is told the user's password, and what goes through it is for the other end alone.
-        let reached = flow::reach(&addresses, self.port, shared.beside()).await;
+        let reached = reach::first(&addresses, self.port, shared.beside()).await;
         let (mut stream, _) = reached.map_err(|why| self.unreached(&why))?;
         let _ = stream.set_nodelay(true);
         if self.socks {
