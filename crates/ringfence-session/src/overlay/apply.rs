@@ -8,6 +8,7 @@
 use super::layer::{Same, attributes, same, through};
 use super::ours::Written;
 use super::steps::{Act, Step};
+use super::top::Top;
 use crate::error::{Result, SessionError};
 use crate::snapshot::beneath::{self, Found, Placed, shown, split};
 use crate::snapshot::content;
@@ -16,13 +17,15 @@ use crate::snapshot::fault;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A commit into one tree.
 pub(super) struct Apply<'a> {
     pub upper: &'a OwnedFd,
     pub lower: &'a OwnedFd,
     pub root: &'a Path,
+    /// What the layer's own directory was made as.
+    pub top: Option<&'a Top>,
     pub temporary: &'a [u8],
     /// What the host changed meanwhile is replaced.
     pub force: bool,
@@ -59,6 +62,10 @@ impl Apply<'_> {
             )),
             error => SessionError::call(call, &path, error),
         }
+    }
+
+    fn told(&self, path: &[u8]) -> PathBuf {
+        if path.is_empty() { self.root.to_owned() } else { shown(path) }
     }
 
     fn changed(&self, path: &[u8]) -> SessionError {
@@ -298,14 +305,19 @@ impl Apply<'_> {
         mut mode: u32,
     ) -> Result<()> {
         let now = beneath::stat(target, b"").map_err(self.failed("statx", path))?.stamp;
-        if (now.uid, now.gid) != (new.stamp.uid, new.stamp.gid) {
-            let (uid, gid) = (Uid::from_raw(new.stamp.uid), Gid::from_raw(new.stamp.gid));
+        let (real, have) = ((now.uid, now.gid), attributes(target));
+        let (mut owner, mut wanted) = ((new.stamp.uid, new.stamp.gid), attributes(source));
+        let top = path.is_empty();
+        if let Some(made) = self.top.filter(|_| top) {
+            (owner, wanted) = made.given((owner, real), (wanted, &have));
+        }
+        if real != owner {
+            let (uid, gid) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
             if rustix::fs::fchown(target, Some(uid), Some(gid)).is_err() {
-                let path = shown(path);
+                let path = self.told(path);
                 self.kept.push(format!("{}: its owner cannot be given", path.display()));
             }
         }
-        let (wanted, have) = (attributes(source), attributes(target));
         if now.mode & 0o200 == 0 && have != wanted {
             // Attributes of what is read-only are its owner's to change only while it is not.
             let _ = rustix::fs::fchmod(target, Mode::from_raw_mode(now.mode | 0o700));
@@ -321,12 +333,20 @@ impl Apply<'_> {
                 }
                 Err(_) => {
                     mode = content::without_list(mode, name);
-                    let (path, name) = (shown(path), String::from_utf8_lossy(name));
+                    let (path, name) = (self.told(path), String::from_utf8_lossy(name));
                     self.kept.push(format!("{}: {name} cannot be set", path.display()));
                 }
             }
         }
-        rustix::fs::fchmod(target, Mode::from_raw_mode(mode)).map_err(self.failed("fchmod", path))
+        match rustix::fs::fchmod(target, Mode::from_raw_mode(mode)) {
+            // Inside it is always the user's own.
+            Err(Errno::PERM) if top => {
+                let path = self.told(path);
+                self.kept.push(format!("{}: its mode is its owner's to change", path.display()));
+                Ok(())
+            }
+            result => result.map_err(self.failed("fchmod", path)),
+        }
     }
 
     fn remove(&mut self, step: &Step) -> Result<()> {

@@ -55,8 +55,9 @@ pub fn begin_as(
         return Err(SessionError::usage("other trees would be kept apart than in that session"));
     }
     let mut record = record.clone();
+    // Their tops too: what was made of the other one's is a change of this one's.
     (record.since, record.trees) = (was.since, was.trees);
-    begin_with(session, &record, |at| {
+    begin_with(session, record, |at, record| {
         for (number, tree) in record.trees.iter().enumerate() {
             let upper = Path::new(&number.to_string()).join("upper");
             let open = |at: &Path| {

@@ -78,6 +78,7 @@ impl Overlay {
                 upper: &upper,
                 lower: &lower,
                 root: tree.root(),
+                top: tree.top.as_ref(),
                 temporary: &temporary,
                 force: false,
                 written: Written::default(),

@@ -7,6 +7,7 @@
 
 use super::equal::{go_on, same_bytes};
 use super::ours::Known;
+use super::top::Top;
 use crate::error::{Result, SessionError};
 use crate::snapshot::What;
 use crate::snapshot::beneath::{self, Found, join, shown};
@@ -81,8 +82,9 @@ struct At<'a> {
 }
 
 impl Layer<'_> {
-    /// Finds all changes; with `only`, of one name at the top.
-    pub fn scan(&mut self, only: Option<&[u8]>) -> Result<()> {
+    /// Finds all changes; with `only`, of one name at the top. Of the top itself what it was made as is known.
+    pub fn scan(&mut self, only: Option<&[u8]>, top: Option<&Top>) -> Result<()> {
+        self.changes.extend(top.and_then(|top| top.change(self)));
         let at = At { path: b"", hidden: false, moved: false, anew: None };
         self.directory(&at, only)
     }
@@ -351,7 +353,7 @@ fn interrupted() -> SessionError {
     SessionError::usage("interrupted while what the run changed was compared with what is there")
 }
 
-fn meanwhile() -> Trouble {
+pub(super) fn meanwhile() -> Trouble {
     Trouble::Conflict("the host changed it meanwhile".to_owned())
 }
 

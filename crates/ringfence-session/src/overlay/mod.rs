@@ -30,6 +30,7 @@ mod record;
 mod remnant;
 mod renamed;
 mod steps;
+mod top;
 
 pub use crate::snapshot::{Kind, What};
 pub use copy::{Copied, begin_as, can_be_copied};
@@ -40,7 +41,7 @@ pub use record::{End, Guard, Names, Record, Tree};
 
 use crate::error::{Result, SessionError};
 use crate::place;
-use crate::snapshot::beneath::shown;
+use crate::snapshot::beneath::{self, shown};
 use crate::wrote::Writing;
 use apply::Apply;
 use in_use::lock;
@@ -68,14 +69,19 @@ pub fn kept(session: &Path) -> bool {
 /// # Errors
 /// The file system's; there is one already.
 pub fn begin(session: &Path, record: &Record) -> Result<InUse> {
-    begin_with(session, record, |_| Ok(()))
+    begin_with(session, record.clone(), |at, record| {
+        for (number, tree) in record.trees.iter_mut().enumerate() {
+            tree.top = top::make(tree, &at.join(number.to_string()).join("upper"));
+        }
+        Ok(())
+    })
 }
 
 /// Makes them, with something in them from the beginning.
 fn begin_with(
     session: &Path,
-    record: &Record,
-    fill: impl FnOnce(&Path) -> Result<()>,
+    mut record: Record,
+    fill: impl FnOnce(&Path, &mut Record) -> Result<()>,
 ) -> Result<InUse> {
     let at = directory(session);
     place::private_directory(session)?;
@@ -83,8 +89,8 @@ fn begin_with(
         .mode(0o700)
         .create(&at)
         .map_err(|error| SessionError::call("mkdir", &at, error))?;
-    let made = layers(&at, record).and_then(|in_use| {
-        fill(&at)?;
+    let made = layers(&at, &record).and_then(|in_use| {
+        fill(&at, &mut record)?;
         // By it others see that something waits to be committed: all of it, or nothing.
         record.write(&at.join("record.json"))?;
         Ok(in_use)
@@ -134,15 +140,20 @@ pub fn remove_if_empty(session: &Path) -> Result<bool> {
         return Ok(true);
     }
     let record = Record::read(&at.join("record.json"))?;
-    for number in 0..record.trees.len() {
-        let upper = at.join(number.to_string()).join("upper");
-        let mut names =
-            std::fs::read_dir(&upper).map_err(|e| SessionError::call("open", &upper, e))?;
-        if names.next().is_some() {
+    for (number, tree) in record.trees.iter().enumerate() {
+        let path = at.join(number.to_string()).join("upper");
+        let upper = beneath::open_root(&path).map_err(|e| SessionError::call("open", &path, e))?;
+        let names = layer::names(&upper).map_err(|e| SessionError::call("open", &path, e))?;
+        if !names.is_empty() || tree.top.as_ref().is_some_and(|top| top.is_changed(&upper)) {
             return Ok(false);
         }
     }
     remove(session).map(|()| true)
+}
+
+/// A path of a tree; of the tree itself, without a slash behind it.
+fn below(root: &Path, path: &[u8]) -> PathBuf {
+    if path.is_empty() { root.to_owned() } else { root.join(shown(path)) }
 }
 
 /// What to commit.
@@ -236,8 +247,7 @@ impl Overlay {
 
     fn open_layer(&self, tree: usize) -> Result<OwnedFd> {
         let path = self.layer(tree);
-        crate::snapshot::beneath::open_root(&path)
-            .map_err(|error| SessionError::call("open", &path, error))
+        beneath::open_root(&path).map_err(|error| SessionError::call("open", &path, error))
     }
 
     /// All changes, in the order of trees and paths.
@@ -251,7 +261,7 @@ impl Overlay {
             let changes = self.scan(tree, ours.of(number), &upper, &lower)?;
             all.extend(changes.into_iter().map(|change| Found {
                 tree: number,
-                path: tree.root().join(shown(&change.path)),
+                path: below(tree.root(), &change.path),
                 change,
             }));
         }
@@ -267,7 +277,7 @@ impl Overlay {
     ) -> Result<Vec<Change>> {
         let since = self.record.since;
         let mut layer = Layer { upper, lower, since, ours, changes: Vec::new() };
-        layer.scan(tree.only().map(OsStrExt::as_bytes))?;
+        layer.scan(tree.only().map(OsStrExt::as_bytes), tree.top.as_ref())?;
         let mut changes = layer.changes;
         changes.sort_by(|a, b| a.path.cmp(&b.path));
         renamed::moved(upper, lower, &mut changes);
@@ -376,6 +386,7 @@ impl Overlay {
                 upper: &upper,
                 lower: &lower,
                 root: tree.root(),
+                top: tree.top.as_ref(),
                 temporary: &temporary,
                 force,
                 written,

@@ -1,6 +1,7 @@
 //! What is known of an overlay beside its layers: written before the run, read by whoever
 //! commits.
 
+use super::top::Top;
 use crate::error::{Result, SessionError};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ pub struct Tree {
     pub directory: bool,
     /// Which it was at the start: device and inode of the directory (of a file's parent).
     identity: (u64, u64),
+    /// What the layer's own directory was made as. None: it was not made as the real one is.
+    #[serde(default)]
+    pub(super) top: Option<Top>,
 }
 
 impl Tree {
@@ -43,7 +47,7 @@ impl Tree {
     /// # Errors
     /// The file system's.
     pub fn of(path: &Path, directory: bool) -> Result<Tree> {
-        let mut tree = Tree { path: path.to_owned(), directory, identity: (0, 0) };
+        let mut tree = Tree { path: path.to_owned(), directory, identity: (0, 0), top: None };
         tree.identity = identity(tree.root())?;
         Ok(tree)
     }

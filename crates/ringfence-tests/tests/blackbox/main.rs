@@ -96,6 +96,7 @@ mod overlapping;
 mod overlay;
 mod overlay_parts;
 mod overlay_shown;
+mod overlay_top;
 mod own;
 mod own_program;
 mod plans;
