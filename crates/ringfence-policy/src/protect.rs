@@ -13,8 +13,8 @@
 //! `build.rs`, `pom.xml`, `gradle/wrapper`, `.github/workflows`, `.gitattributes` (it names drivers,
 //! which only a git configuration defines), `.nvmrc`, `flake.nix`, the programs in `node_modules`
 //! and `.venv/bin`. An editor's language server may run some of that when it opens the project
-//! (`build.rs`, `eslint.config.js`, pylint's `init-hook`), and direnv evaluates a `flake.nix` that an
-//! allowed `.envrc` uses: SECURITY.md says so. Not here either, because they are instructions and not programs, and stand in
+//! (`build.rs`, `eslint.config.js`, pylint's `init-hook`), direnv evaluates a `flake.nix` that an
+//! allowed `.envrc` uses, and launchers fetch the version that a `lean-toolchain` names: SECURITY.md says so. Not here either, because they are instructions and not programs, and stand in
 //! the next diff: `AGENTS.md`, `CLAUDE.md`, `GEMINI.md`, `.cursorrules`. Whoever wants one of
 //! them protected says `--protect`; whoever wants to write one of the list says `--write` with
 //! exactly that path.

@@ -5,7 +5,7 @@ use ringfence_tests::{Finished, Place, Tier, everybody, everywhere};
 use std::fs;
 
 /// Names of every kind that the list holds, with what a program would put there.
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 28] = [
     ".envrc",
     ".vscode/tasks.json",
     ".idea/workspace.xml",
@@ -27,6 +27,11 @@ const NAMES: [&str; 23] = [
     "mise.toml",
     ".git/hooks/pre-commit",
     ".hg/hgrc",
+    ".bzr/branch/branch.conf",
+    ".fslckout-journal",
+    "bin/hermit",
+    ".obsidian/plugins/evil/main.js",
+    "x.kdev4",
     ".zed/settings.json",
     "project.code-workspace",
 ];
