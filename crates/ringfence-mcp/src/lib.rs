@@ -9,6 +9,7 @@
 
 mod files;
 mod line;
+mod long;
 mod message;
 mod schema;
 mod server;

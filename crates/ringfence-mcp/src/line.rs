@@ -29,8 +29,10 @@ pub(crate) fn read(line: &[u8]) -> Result<Value, Unreadable> {
     let text = String::from_utf8_lossy(line);
     let text = whole(&text);
     serde_json::from_str(&text).map_err(|error| {
-        let (id, method) = outline(text.as_bytes());
-        let id = id.and_then(|id| serde_json::from_str(text.get(id)?).ok());
+        let mut outline = Outline::default();
+        text.bytes().for_each(|byte| outline.byte(byte));
+        let (id, method) = outline.told();
+        let id = id.and_then(|id| serde_json::from_slice(&id).ok());
         Unreadable { id, method, why: error.to_string() }
     })
 }
@@ -71,51 +73,80 @@ fn escaped(bytes: &[u8], at: usize) -> Option<u16> {
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Where the last identifier of an object stands, and whether it has a method: of its own members, whatever is in
-/// them.
-fn outline(text: &[u8]) -> (Option<std::ops::Range<usize>>, bool) {
-    let (mut depth, mut at, mut key) = (0_usize, 0, None);
-    let (mut id, mut method) = (None, false);
-    let mut begins = None;
-    while at < text.len() {
-        match text[at] {
+/// What an object says of itself, read as it comes, whether or not all of it can be read: of its own members, whatever
+/// is in them.
+#[derive(Default)]
+pub(crate) struct Outline {
+    depth: usize,
+    /// Within a text; whether the next byte is escaped.
+    text: Option<bool>,
+    /// Behind the colon of a member of the object itself.
+    value: bool,
+    /// The name of such a member, or its value where that is an identifier.
+    kept: Vec<u8>,
+    is_id: bool,
+    id: Option<Vec<u8>>,
+    method: bool,
+}
+
+/// Longer names and identifiers are cut, and are none then.
+const LONGEST: usize = 1024;
+
+impl Outline {
+    /// The last identifier, as it stands there, and whether there is a method.
+    pub(crate) fn told(self) -> (Option<Vec<u8>>, bool) {
+        (self.id, self.method)
+    }
+
+    /// The next byte.
+    pub(crate) fn byte(&mut self, byte: u8) {
+        let own = self.depth == 1;
+        if let Some(escaped) = self.text {
+            self.text = (escaped || byte != b'"').then_some(!escaped && byte == b'\\');
+            return self.keep(byte);
+        }
+        match byte {
             b'"' => {
-                let end = end_of_text(text, at);
-                if depth == 1 && begins.is_none() {
-                    key = text.get(at + 1..end);
+                self.text = Some(false);
+                if own && !self.value {
+                    self.kept.clear();
                 }
-                at = end;
             }
-            b'{' | b'[' => depth += 1,
-            b':' if depth == 1 && begins.is_none() => {
-                method |= key == Some(b"method".as_slice());
-                begins = Some(at + 1);
+            b'{' | b'[' => self.depth += 1,
+            b':' if own && !self.value => {
+                self.value = true;
+                self.method |= self.kept == b"\"method\"";
+                self.is_id = self.kept == b"\"id\"";
+                self.kept.clear();
+                return;
             }
-            byte @ (b',' | b'}' | b']') => {
-                if depth == 1
-                    && let Some(begins) = begins.take()
-                    && key.take() == Some(b"id".as_slice())
-                {
-                    id = Some(begins..at);
+            b',' | b'}' | b']' => {
+                if own && std::mem::take(&mut self.value) {
+                    let kept = std::mem::take(&mut self.kept);
+                    if std::mem::take(&mut self.is_id) {
+                        self.id = Some(kept);
+                    }
+                    if byte != b',' {
+                        self.depth = 0;
+                    }
+                    return;
                 }
                 if byte != b',' {
-                    depth = depth.saturating_sub(1);
+                    self.depth = self.depth.saturating_sub(1);
                 }
             }
             _ => {}
         }
-        at += 1;
+        self.keep(byte);
     }
-    (id, method)
-}
 
-/// Where the text that begins with a quotation mark ends: at its other one, or the end of all.
-fn end_of_text(text: &[u8], begins: usize) -> usize {
-    let mut at = begins + 1;
-    while at < text.len() && text[at] != b'"' {
-        at += if text[at] == b'\\' { 2 } else { 1 };
+    fn keep(&mut self, byte: u8) {
+        let text = self.text.is_some() || byte == b'"';
+        let name = self.depth == 1 && !self.value && text;
+        if (name || self.is_id) && self.kept.len() < LONGEST {
+            self.kept.push(byte);
+        }
     }
-    at.min(text.len())
 }
 
 #[cfg(test)]

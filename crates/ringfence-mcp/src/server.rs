@@ -1,6 +1,7 @@
 //! The server: the protocol is the official SDK's, the tools are in [`crate::tools`].
 
 use crate::Config;
+use crate::long::{self, Bounded};
 use crate::schema;
 use crate::snapshots::Snapshots;
 use crate::stdio;
@@ -9,16 +10,18 @@ use crate::tools::{self, Answer};
 use crate::within::Sandbox;
 use ringfence_session::ledger::{Event, Verdict};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation,
-    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities,
-    ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult,
+    ErrorCode, ErrorData, Implementation, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ServerHandler, ServiceExt};
 use rustix::fd::AsFd;
 use rustix::pipe::PipeFlags;
+use rustix::process::{Resource, getrlimit};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 
 /// What the client's model is told about the server.
 const INSTRUCTIONS: &str = "\
@@ -37,6 +40,20 @@ struct Server(Arc<State>);
 pub(crate) struct State {
     pub sandbox: Sandbox,
     pub snapshots: Snapshots,
+    /// So many calls more may be under way.
+    room: Semaphore,
+}
+
+/// As many calls run at once; further ones wait. Each has pipes, threads and a process.
+const AT_ONCE: usize = 64;
+/// Descriptors that one takes, at most, and those of the server itself.
+const DESCRIPTORS: (u64, u64) = (12, 64);
+
+/// As many as there are descriptors for.
+fn room() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let calls = limit.saturating_sub(DESCRIPTORS.1) / DESCRIPTORS.0;
+    usize::try_from(calls).unwrap_or(usize::MAX).clamp(1, AT_ONCE)
 }
 
 impl ServerHandler for Server {
@@ -62,6 +79,18 @@ impl ServerHandler for Server {
         Ok(ListToolsResult::with_all_items(tools::ALL.iter().map(tool).collect()))
     }
 
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method != long::METHOD {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None));
+        }
+        let text = format!("the request is longer than {} bytes, and was not read", long::MOST);
+        Err(ErrorData::invalid_request(text, None))
+    }
+
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
@@ -74,6 +103,12 @@ impl ServerHandler for Server {
             return Err(ErrorData::invalid_params(text, None));
         };
         let state = Arc::clone(&self.0);
+        let _room = tokio::select! {
+            room = self.0.room.acquire() => room,
+            () = going_on(&context) => {
+                return Err(ErrorData::internal_error("cancelled before it began", None));
+            }
+        };
         let arguments = request.arguments.unwrap_or_default();
         // Closed when nobody waits for the answer any more.
         let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
@@ -134,7 +169,8 @@ async fn going_on(context: &RequestContext<RoleServer>) {
 /// The sandbox does not start; the client does not speak the protocol.
 pub fn serve(config: Config) -> Result<(), String> {
     let sandbox = Sandbox::start(config)?;
-    let state = Arc::new(State { sandbox, snapshots: Snapshots::default() });
+    let state =
+        Arc::new(State { sandbox, snapshots: Snapshots::default(), room: Semaphore::new(room()) });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
     let watched = Arc::downgrade(&state);
@@ -145,7 +181,8 @@ pub fn serve(config: Config) -> Result<(), String> {
         }
     });
     let served = runtime.block_on(async {
-        let service = Server(Arc::clone(&state)).serve(stdio::both()).await;
+        let (input, output) = stdio::both();
+        let service = Server(Arc::clone(&state)).serve((Bounded::new(input), output)).await;
         let service = service.map_err(|error| format!("the client cannot be served: {error}"))?;
         service.waiting().await.map(drop).map_err(|error| format!("serving ended: {error}"))
     });

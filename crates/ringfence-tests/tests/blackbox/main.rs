@@ -81,6 +81,7 @@ mod lifetime;
 mod limits;
 mod links_on_the_way;
 mod mcp;
+mod mcp_bounds;
 mod mcp_calls;
 mod mcp_clients;
 mod mcp_wrapped;
