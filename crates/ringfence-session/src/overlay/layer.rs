@@ -288,7 +288,10 @@ impl Layer<'_> {
         } else if closed.is_some() {
             closed
         } else if self.later(path, &old) {
-            Some(Trouble::Conflict("deleted inside, and the host changed it meanwhile".to_owned()))
+            // What makes way was deleted inside, or came when the host put it into the place of a file.
+            let gone =
+                || Trouble::Conflict("deleted inside, and the host changed it meanwhile".into());
+            Some(if early { meanwhile() } else { gone() })
         } else {
             None
         };

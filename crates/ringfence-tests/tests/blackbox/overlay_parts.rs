@@ -69,3 +69,34 @@ fn what_a_commit_wrote_is_no_conflict_for_the_next_one() {
         place.ringfence(["overlay", "discard", "latest"]).ends(0);
     });
 }
+
+#[test]
+fn what_the_host_made_of_a_file_is_not_said_to_be_deleted_inside() {
+    everybody(Tier::Namespace, |place| {
+        for name in ["changed", "gone"] {
+            place.file(format!("home/project/{name}"), "old\n");
+        }
+        kept(place, "echo more >> changed; rm gone; echo new > made; ln -s x link");
+        for name in ["changed", "gone", "made"] {
+            let _ = fs::remove_file(place.project(name));
+            place.file(format!("home/project/{name}/host"), "host's\n");
+        }
+        let refused = place.ringfence(["overlay", "commit", "latest"]);
+        refused.ends(1).says("changed: the host changed it meanwhile");
+        refused.says("made: the host changed it meanwhile");
+        // The control: this one was.
+        refused.says("gone: deleted inside, and the host changed it meanwhile");
+        for name in ["changed", "made"] {
+            let wrong = refused
+                .err
+                .lines()
+                .find(|line| line.contains(&format!("/{name}")) && line.contains("deleted inside"));
+            assert_eq!(wrong, None, "{}", refused.err);
+        }
+        assert!(place.project("changed/host").exists() && !place.project("link").is_symlink());
+        // By force they make way.
+        place.ringfence(["overlay", "commit", "latest", "--force"]).ends(0);
+        assert_eq!(fs::read_to_string(place.project("changed")).unwrap(), "old\nmore\n");
+        assert_eq!(fs::read_to_string(place.project("made")).unwrap(), "new\n");
+    });
+}
