@@ -6,7 +6,9 @@ use crate::error::Fault;
 use ringfence_policy::import::plain;
 use ringfence_session::place;
 use serde_json::{Map, Value, json};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// What is written below the state directory, to put back what was there.
@@ -16,13 +18,15 @@ struct Kept {
     before: PathBuf,
     /// What was written.
     after: PathBuf,
+    /// The directories that were made for it, the innermost first, a NUL behind each.
+    made: PathBuf,
 }
 
 impl Kept {
     fn of(agent: Agent) -> Result<Kept, Fault> {
         let directory = place::state().map_err(Fault::of)?.join("hooks");
         let at = |end: &str| directory.join(format!("{}.{end}", agent.name()));
-        Ok(Kept { before: at("before"), after: at("after") })
+        Ok(Kept { before: at("before"), after: at("after"), made: at("made") })
     }
 }
 
@@ -244,6 +248,10 @@ pub(super) fn install(hooks: &[Hook]) -> Result<u8, Fault> {
                 .map_err(Fault::of)?;
             files.push((kept.before.clone(), without(*agent, now)?));
         }
+        let made = missing(path);
+        if !made.is_empty() {
+            files.push((kept.made.clone(), Some(made)));
+        }
         files.extend([(kept.after.clone(), then.clone()), (path.clone(), then.clone())]);
     }
     let known = known(&planned);
@@ -260,6 +268,12 @@ pub(super) fn install(hooks: &[Hook]) -> Result<u8, Fault> {
         }
     }
     Ok(0)
+}
+
+/// The directories above a path that are not there, the innermost first, a NUL behind each.
+fn missing(path: &Path) -> Vec<u8> {
+    let above = path.ancestors().skip(1).take_while(|above| above.symlink_metadata().is_err());
+    above.flat_map(|above| [above.as_os_str().as_bytes(), b"\0"].concat()).collect()
 }
 
 /// Settings as they are, but for a hook of ours that is in them from an earlier time.
@@ -284,13 +298,20 @@ pub(super) fn uninstall(agents: &[Agent]) -> Result<u8, Fault> {
         agents.iter().map(|agent| uninstalled(*agent)).collect();
     let planned = planned?;
     let mut files: Vec<File> = Vec::new();
-    let mut said = Vec::new();
+    let (mut said, mut made) = (Vec::new(), Vec::new());
     let known = known(&planned);
     for Change { path, kept, now, then, .. } in planned {
         said.push((path.clone(), now == read(&kept.after)?));
-        files.extend([(path, then), (kept.before, None), (kept.after, None)]);
+        made.extend(read(&kept.made)?.unwrap_or_default());
+        let own = [kept.before, kept.after, kept.made].map(|own| (own, None));
+        files.push((path, then));
+        files.extend(own);
     }
     replace::all(&files, &known)?;
+    for directory in made.split(|&byte| byte == 0).filter(|directory| !directory.is_empty()) {
+        // What somebody put something into stays.
+        let _ = fs::remove_dir(OsStr::from_bytes(directory));
+    }
     for (path, untouched) in said {
         if untouched {
             ringfence_sys::say!("ringfence: {} is what it was", path.display());

@@ -24,6 +24,17 @@ fn what_was_there_comes_back_byte_for_byte() {
             assert!(path.exists(), "{agent}");
             hooks(place, &["uninstall", agent]).ends(0);
             assert!(!path.exists(), "{agent}: there was none");
+            let parent = path.parent().unwrap();
+            assert!(!parent.exists(), "{agent}: nor was its directory");
+            // What somebody put something into stays, and so does what was there.
+            hooks(place, &["install", agent]).ends(0);
+            fs::write(parent.join("own"), "").unwrap();
+            hooks(place, &["uninstall", agent]).ends(0);
+            assert!(parent.join("own").exists() && !path.exists(), "{agent}");
+            fs::remove_file(parent.join("own")).unwrap();
+            hooks(place, &["install", agent]).ends(0);
+            hooks(place, &["uninstall", agent]).ends(0);
+            assert!(parent.exists(), "{agent}: it was there already");
             hooks(place, &["uninstall", agent]).ends(125).says("holds no hook");
             if agent == "--opencode" {
                 continue;
