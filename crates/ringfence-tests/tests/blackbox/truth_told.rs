@@ -103,7 +103,7 @@ fn writes_that_are_kept_apart_are_said_to_be() {
 fn what_its_mode_or_the_kernel_closes_is_not_called_readable() {
     everywhere(|place| {
         let file = place.file("home/project/closed", "x");
-        fs::set_permissions(file, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(0o000)).unwrap();
         place.file("home/project/open", "x");
         for (path, open) in [
             ("closed", false),
