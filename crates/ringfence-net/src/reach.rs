@@ -28,7 +28,8 @@ pub(crate) async fn first(
         let to = SocketAddr::new(address, port);
         let here = SocketAddr::new(inward::reachable(address.to_canonical()), port);
         let connected = match own.filter(|_| here.ip().is_loopback()) {
-            Some(own) => match apart(here, patience, own).await {
+            // Boxed: other connections are not to carry its room.
+            Some(own) => match Box::pin(apart(here, patience, own)).await {
                 Err(Apart::Inside(why)) => {
                     inside = inside.or(Some(format!("{to}: {why}")));
                     continue;
@@ -72,7 +73,9 @@ async fn apart(to: SocketAddr, patience: Duration, own: &Given) -> Result<TcpStr
         return Ok(server);
     }
     reset(&server);
-    Err(inside("who listened there has ended, and a server inside may have its place"))
+    Err(inside(
+        "who listened there is not who answers (it has ended, or netfilter leads elsewhere)",
+    ))
 }
 
 /// Connects. To a server on this machine that takes neither a timer nor a turn of the event loop, which
