@@ -115,11 +115,18 @@ impl Given {
         if there.iter().any(inside) {
             return Err("a server inside listens there");
         }
-        let elsewhere = |&number: &u64| {
-            self.marks().is_some_and(|file| lock::is_held(file, number) != Ok(false))
-        };
-        if there.iter().any(elsewhere) {
-            return Err("a server in another sandbox listens there");
+        let Some(file) = self.marks() else { return Ok(there) };
+        for &number in &there {
+            match lock::is_held(file, number) {
+                Ok(false) => {}
+                Ok(true) => return Err("a server in another sandbox listens there"),
+                Err(_) => {
+                    return Err(
+                        "who listens there may be a server in another sandbox, which the file system of \
+                                ~/.local/state/ringfence cannot tell (it has no locks)",
+                    );
+                }
+            }
         }
         Ok(there)
     }

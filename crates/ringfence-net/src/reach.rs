@@ -66,7 +66,9 @@ async fn apart(to: SocketAddr, patience: Duration, own: &Given) -> Result<TcpStr
     };
     let others = own.others(to).map_err(inside)?;
     if others.is_empty() {
-        return Err(Apart::Failed(io::ErrorKind::ConnectionRefused.into()));
+        let why = "nobody listens there; where netfilter leads on without a listener (Docker without its userland proxy), \
+                   use the namespace tier";
+        return Err(Apart::Failed(io::Error::new(io::ErrorKind::ConnectionRefused, why)));
     }
     let server = connect(to, patience).await.map_err(Apart::Failed)?;
     if own.reached_others(server.as_fd(), to, &others) {

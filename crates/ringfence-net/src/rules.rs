@@ -188,11 +188,11 @@ fn by_more(rule: &HostRule, host: &Host, port: u16) -> bool {
 /// Whether an address is this host's own: the kernel keeps what is sent there, as it does for each address of an interface
 /// and for whole networks that a route makes local.
 pub fn own(address: IpAddr) -> bool {
-    route::is_local(address).unwrap_or_else(|_| speaks_from(address))
+    route::is_local(address) == Ok(true) || speaks_from(address)
 }
 
-/// Whether this host speaks to an address from that very one, where nobody tells of routes: so it does to itself, but by
-/// the second address of a network.
+/// Whether this host speaks to an address from that very one, wherever nobody tells of its routes: so it does to itself, but
+/// by the second address of a network.
 fn speaks_from(address: IpAddr) -> bool {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

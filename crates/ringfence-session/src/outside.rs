@@ -6,6 +6,7 @@ use crate::error::{Result, SessionError};
 use crate::ledger::Session;
 use crate::snapshot::content::write_sparse;
 use ringfence_policy::{HostFiles, Resolver, shown};
+use ringfence_start::mark;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -33,7 +34,10 @@ pub fn real(session: &Session, path: &Path, by_a_run: ByARun<'_>) -> Result<Path
     let own = own.canonicalize().unwrap_or_else(|_| own.to_owned());
     let planted = |link: &Path| {
         let changed = link.symlink_metadata().map(|found| {
-            found.ctime().saturating_mul(1_000_000).saturating_add(found.ctime_nsec() / 1000)
+            let changed =
+                found.ctime().saturating_mul(1_000_000_000).saturating_add(found.ctime_nsec());
+            u64::try_from(changed)
+                .map_or(changed / 1000, |changed| (mark::latest(changed) / 1000) as i64)
         });
         // The kernel's own are as new as whoever looks at them.
         let made = link.starts_with(&own) || changed.is_ok_and(|at| at >= session.started);

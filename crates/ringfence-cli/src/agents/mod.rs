@@ -12,6 +12,7 @@ mod shell;
 use crate::error::Fault;
 use crate::options::{POLICY, parse};
 use crate::request;
+use ringfence_policy::catalog::is_file;
 use ringfence_policy::{shown, suggest};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -158,7 +159,7 @@ const OF_A_PLACE: [&str; 7] =
 fn resolved(options: &[OsString]) -> Result<(), Fault> {
     let mut read = parse(&POLICY, options.to_vec(), true)?;
     read.options.retain(|(name, value)| {
-        let relative = value.to_string_lossy().contains('/') && !Path::new(value).is_absolute();
+        let relative = is_file(&value.to_string_lossy()) && !Path::new(value).is_absolute();
         let file = matches!(*name, "profile" | "feature") && relative;
         !OF_A_PLACE.contains(name) && !file
     });

@@ -24,10 +24,11 @@ pub(super) fn network(decision: &NetDecision) -> Vec<Event> {
             (Verdict::Deny, Some(why.clone()), (*sent, *received, *duration))
         }
         Happened::Allowed => (Verdict::Allow, None, (0, 0, Duration::ZERO)),
-        Happened::Failed(why) => (Verdict::Allow, Some(why.clone()), (0, 0, Duration::ZERO)),
-        Happened::Denied(why) | Happened::Held(why) => {
-            (Verdict::Deny, Some(why.clone()), (0, 0, Duration::ZERO))
+        // What is held goes on with what may follow it.
+        Happened::Failed(why) | Happened::Held(why) => {
+            (Verdict::Allow, Some(why.clone()), (0, 0, Duration::ZERO))
         }
+        Happened::Denied(why) => (Verdict::Deny, Some(why.clone()), (0, 0, Duration::ZERO)),
     };
     let host = decision.host.to_string();
     let published = match decision.way {

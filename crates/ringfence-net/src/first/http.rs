@@ -87,7 +87,8 @@ fn beginning(line: &[u8]) -> Option<Beginning> {
     let (between, rest) = split(rest, blank);
     let first = before.first().or(between.first());
     match (between, rest) {
-        ([], [_, ..]) => None,
+        // Behind a blank a target alone is a request to some.
+        ([], [byte, ..]) if before.is_empty() || !begins_target(*byte) => None,
         (_, [byte, ..])
             if word.first().is_some_and(u8::is_ascii_digit) && !begins_target(*byte) =>
         {
@@ -108,7 +109,7 @@ fn split(bytes: &[u8], of: fn(u8) -> bool) -> (&[u8], &[u8]) {
 
 /// Whether a target could begin so: with what may be in a URL.
 fn begins_target(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !b"\"<>{}|^`".contains(&byte)
+    byte.is_ascii_graphic() && !b"\"<>\\{}|^`".contains(&byte)
 }
 
 /// Whether bytes are the request of git's own protocol, whole (gitprotocol-pack(5)): its length, `git-upload-pack /path`,

@@ -165,10 +165,27 @@ mod tests {
             }
         }
         // What could be a method, or a target, is held.
-        for held in
-            [&b"GET \x01"[..], b"\x09GET \x01", b"2 /", b"0 b.org", b"A \x02\x01", b"\x0b\x09 "]
-        {
+        for held in [
+            &b"GET \x01"[..],
+            b"\x09GET \x01",
+            b"2 /",
+            b"0 b.org",
+            b"A \x02\x01",
+            b"\x0b\x09 ",
+            b" /",
+            b"\t(",
+            b" G(T /",
+        ] {
             assert_eq!(first(held), First::More, "{}", held.escape_ascii());
+            // However long it is: servers answer, whatever they take for its method.
+            let long = [held, &vec![b'a'; 9000]].concat();
+            let request = [&long, &b" HTTP/1.1\r\nHost: b.org\r\n\r\n"[..]].concat();
+            assert_eq!(first(&long), First::More, "{}", held.escape_ascii());
+            assert!(
+                !matches!(first(&request), First::Watch | First::Other),
+                "{}",
+                held.escape_ascii()
+            );
         }
     }
 

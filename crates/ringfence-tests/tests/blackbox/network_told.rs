@@ -370,7 +370,7 @@ s = socket.create_connection(('site.test', 80), 60); s.sendall(b'HELLO x\r'); s.
         drop(running.finish());
         let held = told(place, "network", &["verdict", "host", "why"]);
         assert!(
-            held.iter().any(|row| row.starts_with("deny site.test 8 bytes are held, ")),
+            held.iter().any(|row| row.starts_with("allow site.test 8 bytes are held, ")),
             "{held:?}"
         );
     });
