@@ -10,6 +10,7 @@ mod layout;
 
 use crate::plan::{AllowedCalls, CallRule, Test, Verdict};
 use decisions::{Compare, Decisions, Place, Step};
+use foldhash::fast::RandomState;
 use ringfence_sys::Sysno;
 use ringfence_sys::seccomp::{AUDIT_ARCH, Instruction, Program};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -165,12 +166,12 @@ struct OneCall<'a> {
     rules: &'a [&'a CallRule],
     rest: u32,
     /// What was made of the rules from one on, by what is held there.
-    known: HashMap<(usize, Held), Place>,
+    known: HashMap<(usize, Held), Place, RandomState>,
 }
 
 impl<'a> OneCall<'a> {
     fn new(decisions: &'a mut Decisions, rules: &'a [&'a CallRule], rest: u32) -> OneCall<'a> {
-        OneCall { decisions, rules, rest, known: HashMap::new() }
+        OneCall { decisions, rules, rest, known: HashMap::default() }
     }
 
     fn decide(mut self) -> Place {

@@ -1,6 +1,7 @@
 //! What a filter decides, as a graph: tests that lead to tests, and to actions. What is alike is there once, so that
 //! calls whose arguments are looked at in the same way share all of it.
 
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
 /// A place in a graph.
@@ -31,10 +32,19 @@ pub(super) enum Step {
 }
 
 /// Steps, each behind those that it leads to.
-#[derive(Default)]
 pub(super) struct Decisions {
     steps: Vec<Step>,
-    known: HashMap<Step, Place>,
+    /// The rules are the program's own: nobody chooses keys here that have one hash.
+    known: HashMap<Step, Place, RandomState>,
+}
+
+impl Default for Decisions {
+    fn default() -> Decisions {
+        /// The default policy takes 240.
+        const USUAL: usize = 400;
+        let known = HashMap::with_capacity_and_hasher(USUAL, RandomState::default());
+        Decisions { steps: Vec::with_capacity(USUAL), known }
+    }
 }
 
 impl Decisions {
