@@ -57,7 +57,8 @@ pub struct Inherited {
     pub job: bool,
 }
 
-const STACK: usize = 64 << 10;
+/// So much has a mapping of its own: what is not used of it is never touched, where a smaller one would be filled with zeroes.
+const STACK: usize = 256 << 10;
 
 /// An image in the course of being carried out: in the end, what confines further commands like
 /// the first one.
