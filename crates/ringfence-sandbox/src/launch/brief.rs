@@ -55,9 +55,13 @@ fn tree(tree: &GuardedTree) -> Option<Vec<u8>> {
             return None;
         }
         let known = names.entry(first).or_insert(mark);
-        if mark != *known {
-            *known = if mark == ENDING || *known == ENDING { return None } else { quiet::ANYWHERE };
-        }
+        *known = match (mark, *known) {
+            (one, other) if one == other => one,
+            // A name that is nothing but the ending ends with it.
+            (ENDING, quiet::NAME) | (quiet::NAME, ENDING) => ENDING,
+            (ENDING, _) | (_, ENDING) => return None,
+            _ => quiet::ANYWHERE,
+        };
     }
     // A repository's names are many, and of one kind but for those further in.
     if let Some(mark) = names.get_mut(b".git".as_slice()) {
