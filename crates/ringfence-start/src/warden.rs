@@ -83,6 +83,8 @@ impl Stops {
     /// Whether a launcher's word means the command as it is (`after`: the stop that is meant, or
     /// [`ANY_STOP`]), and whether a SIGCONT is to be sent for it. To one that goes on already none
     /// is: it would undo a stop that is on its way to it.
+    // rustc 1.95 forgets to compute `meant` where this is put into another crate's function and optimised there.
+    #[inline(never)]
     pub fn judge(self, after: i32) -> (bool, bool) {
         let any = after == ANY_STOP;
         let meant = any || after == self.count as i32;
