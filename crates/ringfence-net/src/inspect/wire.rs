@@ -158,8 +158,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
 
 /// Writing is the stream's own; `flushed` hears that all has been written.
 macro_rules! writes {
-    ($kind:ident) => {
-        impl<S: AsyncWrite + Unpin> AsyncWrite for $kind<S> {
+    ($kind:ident $(, $more:ident)?) => {
+        impl<S: AsyncWrite + Unpin $(, $more: Unpin)?> AsyncWrite for $kind<S $(, $more)?> {
             fn poll_write(
                 mut self: Pin<&mut Self>,
                 context: &mut Context<'_>,
@@ -192,6 +192,7 @@ macro_rules! writes {
         }
     };
 }
+pub(super) use writes;
 
 writes!(Prefixed);
 writes!(Strict);
