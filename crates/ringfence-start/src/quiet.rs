@@ -14,6 +14,7 @@ use crate::listing::{ENDING, Known, next};
 use crate::mark::latest;
 use crate::stamp::{AT_FDCWD, EMPTY_PATH, Looked, look};
 use crate::{Errno, flags};
+use core::ffi::CStr;
 
 /// In a tree's list: a protected name. At the top it is judged by itself.
 pub const NAME: u8 = b'=';
@@ -22,10 +23,13 @@ pub const NAME: u8 = b'=';
 pub const WAY: u8 = b'/';
 /// In a tree's list: such a component, and names below it are looked for at the top as well.
 pub const ANYWHERE: u8 = b'!';
-/// In a tree's list: a repository, in which names are looked for below [`IN_REPOSITORY`].
+/// In a tree's list: a repository, in which names with a pattern are looked for below [`IN_REPOSITORY`] and
+/// [`LISTED`] only.
 pub const REPOSITORY: u8 = b'g';
-/// Where a repository has further ones: names with a pattern are only below these.
+/// Where a repository has further ones.
 pub const IN_REPOSITORY: [&str; 2] = ["worktrees", "modules"];
+/// Its directories whose own entries are names. What was there before the run is a guarded path of the plan's.
+pub const LISTED: [&str; 2] = ["remotes", "branches"];
 /// Entries looked at in any case, and for each millisecond of the run.
 pub const ENTRIES: usize = 200;
 /// See [`ENTRIES`].
@@ -242,16 +246,24 @@ impl Run<'_> {
     }
 
     /// Whether no run changed what git keeps in a repository and believes: that is written in its place as well, of
-    /// which the directory tells nothing.
+    /// which the directory tells nothing. Nor what is [`LISTED`], which a walk's budget may not reach.
     fn state_is_unchanged(&self, repository: usize) -> bool {
-        let unchanged = |name: &[u8]| {
+        const FILE: u16 = 0o100_000;
+        const DIRECTORY: u16 = 0o040_000;
+        let unchanged = |name: &CStr, kind: u16| {
             let mut looked = Looked::new();
-            match look(&mut looked, repository as i32, name.as_ptr(), 0) {
-                Ok(stat) => stat.is_file() && latest(stat.identity()[4]) < self.since,
+            match look(&mut looked, repository as i32, name.as_ptr().cast(), 0) {
+                Ok(stat) => {
+                    stat.mode & 0o170_000 == kind && latest(stat.identity()[4]) < self.since
+                }
                 Err(errno) => errno == Errno::ENOENT,
             }
         };
-        unchanged(b"index\0") && unchanged(b"MERGE_RR\0")
+        // One by one: a list of them would be a table of addresses.
+        unchanged(c"index", FILE)
+            && unchanged(c"MERGE_RR", FILE)
+            && unchanged(c"remotes", DIRECTORY)
+            && unchanged(c"branches", DIRECTORY)
     }
 
     /// Looks at a directory's names; adds directories in it to the queue, and says whether it is a repository's.

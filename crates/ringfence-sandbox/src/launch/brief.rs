@@ -67,8 +67,9 @@ fn tree(tree: &GuardedTree) -> Option<Vec<u8>> {
     if let Some(mark) = names.get_mut(b".git".as_slice()) {
         let inner = |name: &str| {
             let within = name.strip_prefix(".git/").unwrap_or_default();
-            let below = |place: &&str| path::within(Path::new(within), Path::new(place));
-            !name.contains('*') || quiet::IN_REPOSITORY.iter().any(below)
+            let mut known = quiet::IN_REPOSITORY.into_iter().chain(quiet::LISTED);
+            !name.contains('*')
+                || known.any(|place| path::within(Path::new(within), Path::new(place)))
         };
         // What git keeps for itself is looked at there by names of its own.
         let names = tree.nested.iter().filter(|(_, guarded)| *guarded != Guarded::GitState);
