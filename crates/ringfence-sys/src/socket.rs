@@ -26,6 +26,19 @@ pub fn send_with(fd: BorrowedFd<'_>, bytes: &[u8], pass: &[BorrowedFd<'_>]) -> R
     message(fd, bytes, pass, 0).map(drop)
 }
 
+/// Has a worker of the kernel close a descriptor whose last close would make us wait. Others that are open for the same
+/// keep it open, as always.
+///
+/// It is left in the queue of a socket that nothing but this queue holds: the kernel looks for such ones whenever a socket
+/// is closed, and lets go of what they hold (`unix_gc` in net/unix/garbage.c: a worker since Linux 6.9; before, whoever
+/// closed the socket, which is no worse than to have closed the descriptor).
+pub fn close_aside(fd: OwnedFd) {
+    let Ok((near, far)) = crate::fd::socket_pair() else { return };
+    let _ = message(near.as_fd(), b"c", &[far.as_fd(), fd.as_fd()], libc::MSG_DONTWAIT);
+    // The descriptor itself goes before the sockets, whose end has the kernel look.
+    drop(fd);
+}
+
 /// [`send_with`], with flags; how many bytes were sent.
 pub(crate) fn message(
     fd: BorrowedFd<'_>,
