@@ -75,7 +75,10 @@ extern "C" fn early(stack: *const usize) {
         *memory().caller.get() = Some(caller);
         let role = match hot(&caller) {
             Some(role) => Some(role),
-            None => crate::ask::ask(&caller, &mut (*memory().key.get()).0).map(Role::Client),
+            None => {
+                crate::inherited::fill_closed_streams();
+                crate::ask::ask(&caller, &mut (*memory().key.get()).0).map(Role::Client)
+            }
         };
         if let Some(role) = role {
             *memory().role.get() = role;

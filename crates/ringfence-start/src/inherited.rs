@@ -1,7 +1,8 @@
 //! What a process has from whoever started it: standard streams, and the masks of signals and files.
 
+use crate::Errno;
 use crate::call::sys;
-use crate::stamp::{EMPTY_PATH, Looked, Stat, look};
+use crate::stamp::{AT_FDCWD, EMPTY_PATH, Looked, Stat, look};
 
 /// Signals that stay as they are in the launcher: faults, SIGKILL, SIGSTOP.
 pub(crate) const LEFT_ALONE: u64 =
@@ -24,6 +25,25 @@ pub(crate) fn streams_are_usable() -> bool {
         }
     }
     true
+}
+
+/// Opens `/dev/null` on those of the descriptors 0, 1 and 2 that are closed, so that nothing else comes to be there. What
+/// is written to a closed one is lost and its writer told (`EBADF`), as outside: so the outputs are not open for writing.
+/// (Rust's runtime would open them for both.)
+pub(crate) fn fill_closed_streams() {
+    const F_GETFD: usize = 1;
+    const O_RDONLY: usize = 0;
+    const O_RDWR: usize = 2;
+    let mut fd = 0;
+    while fd < 3 {
+        // SAFETY: takes numbers.
+        if unsafe { sys!(fcntl, fd, F_GETFD) } == Err(Errno::EBADF) {
+            let how = if fd == 0 { O_RDWR } else { O_RDONLY };
+            // SAFETY: the path ends with a zero byte. The lowest number that is free is this one.
+            let _ = unsafe { sys!(openat, AT_FDCWD, c"/dev/null".as_ptr(), how) };
+        }
+        fd += 1;
+    }
 }
 
 /// Whether a descriptor is a socket that can be connected to something else, or sends to any address: one of the

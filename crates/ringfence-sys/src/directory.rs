@@ -3,7 +3,7 @@
 use crate::fd::{CWD, DIRECTORY, open_at};
 use crate::{Result, sys};
 use std::ffi::{CString, OsString};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -32,10 +32,17 @@ const PIECE: usize = 4096;
 
 /// The names, in the order of the directory, without `.` and `..`.
 #[derive(Debug)]
-pub struct Names {
-    directory: OwnedFd,
+pub struct Names<D = OwnedFd> {
+    directory: D,
     buffer: Vec<u8>,
     at: usize,
+}
+
+impl<'d> Names<BorrowedFd<'d>> {
+    /// Of a directory that has just been opened to be read: they are read once from one descriptor.
+    pub fn once(directory: BorrowedFd<'d>) -> Names<BorrowedFd<'d>> {
+        Names { directory, buffer: Vec::new(), at: 0 }
+    }
 }
 
 impl Names {
@@ -48,12 +55,14 @@ impl Names {
         let directory = open_at(CWD, &path, DIRECTORY, 0)?;
         Ok(Names { directory, buffer: Vec::new(), at: 0 })
     }
+}
 
+impl<D: AsFd> Names<D> {
     /// Reads the next piece; false at the end.
     fn fill(&mut self) -> bool {
         self.buffer.resize(PIECE, 0);
         self.at = 0;
-        let (fd, first) = (self.directory.as_raw_fd(), self.buffer.as_mut_ptr());
+        let (fd, first) = (self.directory.as_fd().as_raw_fd(), self.buffer.as_mut_ptr());
         // SAFETY: the pointer and length describe the buffer, which is writable.
         let read = unsafe { sys!(getdents64, fd, first, PIECE) }.unwrap_or(0);
         self.buffer.truncate(read);
@@ -61,7 +70,7 @@ impl Names {
     }
 }
 
-impl Iterator for Names {
+impl<D: AsFd> Iterator for Names<D> {
     type Item = (OsString, Kind);
 
     fn next(&mut self) -> Option<(OsString, Kind)> {
@@ -102,6 +111,8 @@ mod tests {
         let theirs = std::fs::read_dir(&root).expect("it opens").flatten();
         assert_eq!(own, theirs.map(|entry| entry.file_name()).collect());
         assert_eq!(names.len(), 502);
+        let open = std::fs::File::open(&root).expect("it opens");
+        assert!(Names::once(open.as_fd()).eq(names.iter().cloned()));
         let directories: Vec<_> = names
             .iter()
             .filter(|(name, kind)| kind.is_directory(|| root.join(name)))

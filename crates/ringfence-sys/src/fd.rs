@@ -399,7 +399,7 @@ pub fn terminal_name(fd: RawFd) -> Option<PathBuf> {
 }
 
 /// Opens `/dev/null` on those of the descriptors 0, 1 and 2 that are closed, so that no
-/// later `open` lands there and is taken for a standard stream.
+/// later `open` lands there and is taken for a standard stream: what was closed when the program began is open already.
 ///
 /// # Errors
 /// The kernel's, when `/dev/null` cannot be opened.

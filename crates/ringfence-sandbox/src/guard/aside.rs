@@ -2,9 +2,10 @@
 //! all that their owner has of them, so nothing is removed: they are moved, by one rename within their own file system, into a
 //! directory that nobody else enters and under names that no program looks for.
 
+use super::directory::Directory;
 use super::locked;
 use super::quarantine::{ASIDE, LONGEST, random_name, rename_aside, unlock};
-use super::work::{Directory, Work};
+use super::work::Work;
 use ringfence_policy::shown;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -2,8 +2,8 @@
 //! writes it all the time.
 
 use super::Work;
+use super::directory::Directory;
 use super::saved::CAREFULLY;
-use super::work::Directory;
 use ringfence_policy::gitread::{MOST, Pass, Said, Unknown};
 use ringfence_policy::gitstate::{self, Bad, Content};
 use ringfence_policy::shown;

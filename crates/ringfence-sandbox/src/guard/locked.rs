@@ -76,17 +76,25 @@ fn way<'p>(guarding: &Guarding, path: &'p Path) -> Vec<&'p Path> {
 /// Opens a directory for a look at names in it, without following links. Where the run took away the rights
 /// that this needs, of it or of directories on the way, they are given back until [`lock_again`].
 pub(super) fn open(work: &mut Work<'_>, path: &Path) -> Result<Directory, Errno> {
-    let opened = Directory::open(path);
+    open_known(work, path).map(|(directory, _)| directory)
+}
+
+/// The same, and what it was then.
+pub(super) fn open_known(
+    work: &mut Work<'_>,
+    path: &Path,
+) -> Result<(Directory, fs::Metadata), Errno> {
+    let mut opened = Directory::open(path);
     if matches!(opened, Err(Errno::EACCES)) {
         way(work.guarding, path).into_iter().for_each(|directory| unlock(work, directory));
-        return Directory::open(path);
+        opened = Directory::open(path);
     }
     let directory = opened?;
-    let enters = |data: fs::Metadata| data.mode() & 0o100 != 0;
-    if !directory.at("").symlink_metadata().is_ok_and(enters) {
+    let data = directory.data()?;
+    if data.mode() & 0o100 == 0 {
         unlock(work, path);
     }
-    Ok(directory)
+    Ok((directory, data))
 }
 
 /// Gives the owner back the right to list and enter a directory that the run changed, until

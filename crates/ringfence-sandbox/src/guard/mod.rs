@@ -9,6 +9,7 @@ mod absent;
 mod aside;
 mod awaited;
 mod crowd;
+mod directory;
 mod enforce;
 mod git;
 mod locked;
@@ -35,6 +36,7 @@ use crate::cover::watch::Identity;
 use crate::cover::{Cover, What};
 use crate::error::LaunchError;
 use crate::plan::{Found, GuardStep, GuardedTree, Plan};
+use directory::Directory;
 use notes::Begun;
 pub use notes::written;
 pub(crate) use notes::{WILL, noted_by_image};
@@ -54,7 +56,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use sys::Errno;
 pub(crate) use vigil::{BLIND, Vigil};
-use work::{Directory, Work, expand};
+use work::{Work, expand};
 
 /// What was there before the run.
 #[derive(Debug)]

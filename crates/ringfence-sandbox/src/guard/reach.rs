@@ -52,7 +52,7 @@ impl Reach {
 
 /// Whether a directory has a name that matches, as far as it is read, or more than that.
 fn any(directory: OwnedFd, pattern: &OsStr) -> bool {
-    let Ok(names) = Names::of(&Directory(directory).at(".")) else { return false };
+    let Ok(names) = Names::of(&Directory(directory.into()).at(".")) else { return false };
     names
         .enumerate()
         .take(LISTED + 1)

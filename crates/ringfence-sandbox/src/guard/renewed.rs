@@ -9,8 +9,8 @@
 //!
 //! Nothing is removed that has no other name: what a disk has no room for stays where it is, and that is told.
 
+use super::directory::Directory;
 use super::quarantine::{Copied, Quarantine, copy, fill, random_name, rename_aside, unlock};
-use super::work::Directory;
 use super::{Said, past};
 use crate::removal;
 use ringfence_policy::shown;

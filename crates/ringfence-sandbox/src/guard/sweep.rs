@@ -16,9 +16,11 @@ use ringfence_policy::protect::git_of_worktree;
 use ringfence_start::quiet::{
     A_DIRECTORY, ENTRIES, ENTRIES_PER_MILLISECOND, is_repository, part_of_a_repository,
 };
+use ringfence_sys::directory::Names;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -57,7 +59,7 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree, leads_to: Option<&P
         let Some((directory, data)) = open(work, &path) else { continue };
         let by_run = changed(&data) >= work.guarding.since;
         // In small pieces: libc would read a thousand names of which a few are looked at.
-        let Ok(entries) = ringfence_sys::directory::Names::of(&directory.at("")) else { continue };
+        let entries = Names::once(directory.0.as_fd());
         let top = path == tree.tree;
         let mut parts = 0;
         for (name, kind) in entries {
@@ -149,9 +151,7 @@ fn left_aside(work: &mut Work<'_>, directory: &Directory, path: &Path, name: &Os
 /// A directory, reached without links, and what it is; one that the run locked is opened all the
 /// same.
 fn open(work: &mut Work<'_>, path: &Path) -> Option<(Directory, fs::Metadata)> {
-    let directory = locked::open(work, path).ok()?;
-    let data = directory.at("").symlink_metadata().ok()?;
-    Some((directory, data))
+    locked::open_known(work, path).ok()
 }
 
 /// A directory holds the first component of protected names. At the top of a tree only those with a
@@ -197,9 +197,7 @@ fn below(
     for way in ways.filter(|way| !way.as_os_str().is_empty()).collect::<BTreeSet<_>>() {
         for found in expand(path, &way.to_string_lossy()) {
             let Ok(directory) = Directory::open(&found) else { continue };
-            let Ok(names) = ringfence_sys::directory::Names::of(&directory.at("")) else {
-                continue;
-            };
+            let names = Names::once(directory.0.as_fd());
             for (name, _) in names.filter(|(name, _)| quarantine::is_aside(name.as_bytes())) {
                 left_aside(work, &directory, &found, &name);
             }
@@ -289,7 +287,7 @@ fn innards(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, git: &[(&Path, 
             work.budget = left;
         }
         let Some((directory, data)) = open(work, &at) else { continue };
-        let Ok(entries) = ringfence_sys::directory::Names::of(&directory.at("")) else { continue };
+        let entries = Names::once(directory.0.as_fd());
         let by_run = changed(&data) >= work.guarding.since;
         let (mut parts, mut inner) = (0, Vec::new());
         for (name, kind) in entries {

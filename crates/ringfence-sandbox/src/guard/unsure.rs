@@ -1,9 +1,10 @@
 //! Protected paths of which it is not known what was there before, or who made what is there: what was changed is
 //! taken away, and nothing is put back.
 
+use super::directory::Directory;
 use super::quarantine::rename_aside;
 use super::said::{AGAIN, inside};
-use super::work::{Directory, Work};
+use super::work::Work;
 use super::{by_name, changed, identity, locked};
 use crate::cover::watch::Identity;
 use crate::plan::GuardStep;

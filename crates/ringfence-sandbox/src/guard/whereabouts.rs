@@ -48,7 +48,7 @@ impl Turn {
 
 /// Opens what is at a path, with no link on the way.
 fn top(path: &Path) -> Option<File> {
-    Directory::place(path).ok().map(|Directory(top)| top.into())
+    Directory::place(path).ok().map(|Directory(top)| top)
 }
 
 fn identity(file: &File) -> Option<Identity> {

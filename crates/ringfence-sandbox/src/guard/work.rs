@@ -3,6 +3,7 @@
 
 use super::aside::Asides;
 use super::crowd::Crowd;
+use super::directory::Directory;
 use super::past::{self, Past};
 use super::quarantine::Quarantine;
 use super::said::{self, inside};
@@ -20,10 +21,9 @@ use ringfence_policy::{Guarded, shown};
 use ringfence_sys as sys;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -58,38 +58,6 @@ pub(super) struct Work<'a> {
     pub led_to: BTreeSet<PathBuf>,
     /// What the user's own configuration of git names in each repository, once that was asked.
     pub everywhere: Option<Rc<[Everywhere]>>,
-}
-
-/// A directory opened without following links, through which names in it are reached.
-pub(super) struct Directory(pub OwnedFd);
-
-impl Directory {
-    pub fn open(path: &Path) -> Result<Directory, Errno> {
-        Directory::open_as(path, sys::fd::DIRECTORY)
-    }
-
-    /// The same of what is there, whatever its mode: only to be looked at, or gone on from.
-    pub fn place(path: &Path) -> Result<Directory, Errno> {
-        Directory::open_as(path, sys::fd::PATH_ONLY)
-    }
-
-    fn open_as(path: &Path, flags: i32) -> Result<Directory, Errno> {
-        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
-        sys::fd::open_without_links(sys::fd::CWD, &name, flags).map(Directory)
-    }
-
-    /// A directory in it, and no link to one. Where there is another sandbox in the same tree, what
-    /// was a directory at a look may be a link by now.
-    pub fn enter(&self, name: &OsStr) -> Option<Directory> {
-        let name = CString::new(name.as_bytes()).ok()?;
-        let flags = sys::fd::DIRECTORY | sys::fd::NO_FOLLOW;
-        sys::fd::open_at(self.0.as_raw_fd(), &name, flags, 0).ok().map(Directory)
-    }
-
-    /// A path to a name in it that no rename elsewhere can redirect.
-    pub fn at(&self, name: impl AsRef<OsStr>) -> PathBuf {
-        sys::fd::through(&self.0).join(name.as_ref())
-    }
 }
 
 impl Work<'_> {
@@ -487,6 +455,12 @@ impl Work<'_> {
 pub(super) fn expand(directory: &Path, name: &str) -> Vec<PathBuf> {
     if !name.contains(['*', '?']) {
         return vec![directory.join(name)];
+    }
+    // Where there is nothing below which a pattern could name anything, which is the rule, one look tells.
+    let first = Path::new(name).iter().take_while(|part| !part.as_bytes().contains(&b'*'));
+    let below = directory.join(first.collect::<PathBuf>());
+    if below.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Vec::new();
     }
     crate::planner::expand(&crate::facts::HostPaths, directory, name)
 }

@@ -89,6 +89,14 @@ fn closed_streams_do_not_hinder_and_are_not_mixed_up() {
             "to stderr"
         );
         assert_eq!(place.shell("$RF -- sh -c 'echo fine' <&-").well(), "fine");
+        // Who writes to what was closed is told, as outside.
+        for (out, closed) in [("", ">&-"), (">&2", "2>&-")] {
+            for how in ["sh -c", "$RF -- sh -c"] {
+                let line =
+                    format!("rm -f told; {how} 'echo lost {out} || : > told' {closed}; ls told");
+                place.shell(&line).ends(0);
+            }
+        }
         let kinds = "for fd in 0 1 2; do [ -e /proc/self/fd/$fd ] && readlink /proc/self/fd/$fd; done >result";
         place.shell(&format!("$RF -- sh -c '{kinds}' <&- 2>&-")).ends(0);
         let result = std::fs::read_to_string(place.project("result")).unwrap();
