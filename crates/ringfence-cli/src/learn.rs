@@ -16,6 +16,7 @@ use ringfence_session::ledger::Reader;
 use ringfence_session::outside;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// No profile that is added to is longer.
@@ -95,13 +96,11 @@ struct Base {
 impl Base {
     fn of(merge: Option<PathBuf>, output: Option<&Path>, parsed: &Parsed) -> Result<Base, Fault> {
         let given = given(parsed);
+        let there = |output: &&Path| output.symlink_metadata().is_ok();
         if let Some(output) =
-            output.filter(|output| output.exists() && Some(*output) != merge.as_deref())
+            output.filter(there).filter(|output| Some(*output) != merge.as_deref())
         {
-            let output = output.display();
-            return Err(Fault::usage(format!(
-                "{output} exists and is not overwritten: --merge {output} shows what would be added to it, and with -o {output} as well adds it"
-            )));
+            return Err(is_there(output));
         }
         let Some(file) = merge else { return Ok(Base { file: None, given }) };
         if let Some(target) = output.and_then(|output| output.read_link().ok()) {
@@ -122,6 +121,28 @@ impl Base {
         let read = text.map_err(|error| format!("cannot read {}: {error}", file.display()));
         read.map(Some).map_err(Fault::usage)
     }
+}
+
+fn is_there(output: &Path) -> Fault {
+    let output = output.display();
+    Fault::usage(format!(
+        "{output} exists and is not overwritten: --merge {output} shows what would be added to it, and with -o {output} as well adds it"
+    ))
+}
+
+/// Writes the result where the user said: in place of the profile that it was added to, or to a file that is not there yet.
+fn write(output: &Path, result: &str, base: &Base) -> Result<(), Fault> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Fault::of(format!("cannot write {}: {error}", output.display()))
+    };
+    if base.file.as_deref() == Some(output) {
+        return outside::write(None, output, result.as_bytes()).map_err(|error| failed(&error));
+    }
+    // Another one may have made it while the command ran.
+    outside::write_new(output, result.as_bytes()).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => is_there(output),
+        _ => failed(&error),
+    })
 }
 
 /// What was said of the policy beside profiles, as words for a command line.
@@ -280,9 +301,14 @@ fn finish(
         (None, None) => _ = print(result.as_bytes())?,
         (None, Some(_)) => {}
     }
-    if let Some(output) = output {
-        outside::write(None, output, result.as_bytes())
-            .map_err(|error| Fault::of(format!("cannot write {}: {error}", output.display())))?;
+    if let Some(output) = output
+        && let Err(fault) = write(output, &result, base)
+    {
+        // What would have been added is printed already.
+        if old.is_none() {
+            print(result.as_bytes())?;
+        }
+        return Err(fault);
     }
     tell_withheld(proposal);
     let count = proposal.rules.len();

@@ -6,6 +6,7 @@ use crate::libraries;
 use crate::options::{POLICY, Parsed};
 use crate::proposed::Told;
 use ringfence_learn::bus;
+use ringfence_learn::masked;
 use ringfence_learn::propose::{Asked, Proposal, propose};
 use ringfence_learn::secrets::Secrets;
 use ringfence_learn::variables;
@@ -101,7 +102,8 @@ fn taught(
             lesson.code
         ));
     }
-    head.extend(observed.peaks.lines());
+    // 124 is that of --timeout.
+    head.extend(observed.peaks.lines(lesson.code == 124 || lesson.code > 128));
     if observed.lost > 0 {
         head.push(format!("Too much to remember: {} uses are left out.", observed.lost));
     }
@@ -109,10 +111,10 @@ fn taught(
     Ok(())
 }
 
-/// A command line as a comment has it.
+/// A command line as a comment has it: others may read that.
 pub fn shown(argv: &[OsString]) -> String {
     let words: Vec<String> = argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    words.join(" ").chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    masked::line(&words).chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// A directory of our own for the session and its overlay: removed at the end.

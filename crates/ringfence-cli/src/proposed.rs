@@ -38,9 +38,12 @@ pub fn json(proposal: &Proposal, told: &Told, profile: &str) -> Result<(), Fault
     let all = |rules: &[Rule]| rules.iter().map(rule).collect::<Vec<_>>();
     let peaks = (told.peaks.tasks > 0).then(|| {
         let Peaks { memory, largest, tasks, files, processor, written } = &told.peaks;
+        // What was not looked at is not known, and no 0.
+        let known = |number: u64| (number > 0).then_some(number);
+        let whose = |most: &(u64, String)| (most.0 > 0).then(|| most.1.clone());
         json!({
-            "memory": memory, "largest": largest.0, "largest_by": largest.1, "tasks": tasks,
-            "files": files.0, "files_by": files.1, "processor_ms": processor, "written": written,
+            "memory": known(*memory), "largest": known(largest.0), "largest_by": whose(largest), "tasks": tasks,
+            "files": known(files.0), "files_by": whose(files), "processor_ms": processor, "written": written,
         })
     });
     let value = json!({

@@ -24,6 +24,7 @@ pub mod host;
 pub mod introspection;
 mod looked;
 mod makefile;
+pub mod masked;
 mod modules;
 pub mod nss;
 pub mod program;

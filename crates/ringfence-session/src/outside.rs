@@ -11,10 +11,10 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Says of a link whether some run, an earlier one of another program too, may have made it.
@@ -218,7 +218,7 @@ pub fn open_named(path: &Path) -> std::io::Result<File> {
 }
 
 /// Writes a file that the user names, whole or not at all. What is at its name is replaced, and neither followed
-/// nor opened. With a session, links on the way are judged as [`real`] says; names like `/dev/stdout` are what
+/// nor opened; without a session a file's mode stays, and its owner where that may be given. With a session, links on the way are judged as [`real`] says; names like `/dev/stdout` are what
 /// they are.
 ///
 /// # Errors
@@ -243,11 +243,34 @@ pub fn write(session: Option<(&Session, ByARun<'_>)>, path: &Path, bytes: &[u8])
     let mut options = File::options();
     let options = options.write(true).create_new(true).mode(mode);
     let mut file = options.open(&part).map_err(failed)?;
-    let written = file.write_all(bytes).and_then(|()| std::fs::rename(&part, target));
+    let as_before = || match target.symlink_metadata() {
+        Ok(before) if session.is_none() && before.is_file() => {
+            // The owner first: with a new one some bits are taken away.
+            let _ = std::os::unix::fs::fchown(&file, Some(before.uid()), Some(before.gid()));
+            file.set_permissions(Permissions::from_mode(before.mode() & 0o777))
+        }
+        _ => Ok(()),
+    };
+    let prepared = as_before();
+    let written = prepared.and_then(|()| file.write_all(bytes));
+    let written = written.and_then(|()| std::fs::rename(&part, target));
     if written.is_err() {
         let _ = std::fs::remove_file(&part);
     }
     written.map_err(failed)
+}
+
+/// Writes a file that the user names and that is not there, whole or not at all.
+///
+/// # Errors
+/// It is there, of whatever kind; the file system's.
+pub fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut new = File::options().write(true).create_new(true).open(path)?;
+    let written = new.write_all(bytes);
+    if written.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    written
 }
 
 #[cfg(test)]

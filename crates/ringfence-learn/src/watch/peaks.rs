@@ -110,8 +110,9 @@ pub(super) fn spent() -> (u64, u64) {
 }
 
 impl Peaks {
-    /// What was used, and limits with room to grow; a line each. None where nothing was seen.
-    pub fn lines(&self) -> Vec<String> {
+    /// What was used, and limits with room to grow; a line each. None where nothing was seen, and nothing of what was not: a
+    /// process that is killed is not looked at, so that what a signal `cut` off may have used more.
+    pub fn lines(&self, cut: bool) -> Vec<String> {
         if self.tasks == 0 {
             return Vec::new();
         }
@@ -120,26 +121,34 @@ impl Peaks {
             name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
         };
         let twice = |number: u64, least: u64| (number * 2).next_power_of_two().max(least);
-        let used = format!(
-            "It used at most {} of memory at once ({} of it by {}), {} processes and threads, {} open files \
-             (by {}); in all {}.{:02} s of processor time, and {} written to disks.",
-            shown(self.memory),
-            shown(self.largest.0),
-            plain(&self.largest.1),
-            self.tasks,
-            self.files.0,
-            plain(&self.files.1),
-            self.processor / 1000,
-            self.processor % 1000 / 10,
-            shown(self.written),
+        let (mut used, mut limits) = (Vec::new(), Vec::new());
+        if self.memory > 0 {
+            let (memory, (largest, by)) = (shown(self.memory), &self.largest);
+            let (largest, by) = (shown(*largest), plain(by));
+            used.push(format!("{memory} of memory at once ({largest} of it by {by})"));
+            let memory = twice(self.memory.div_ceil(1 << 20), 16);
+            limits.push(format!("memory = \"{memory}MiB\""));
+        }
+        used.push(format!("{} processes and threads", self.tasks));
+        limits.push(format!("pids = {}", twice(self.tasks, 16)));
+        if self.files.0 > 0 {
+            used.push(format!("{} open files (by {})", self.files.0, plain(&self.files.1)));
+            limits.push(format!("open_files = {}", twice(self.files.0, 256)));
+        }
+        let (seconds, hundredths) = (self.processor / 1000, self.processor % 1000 / 10);
+        let written = shown(self.written);
+        let used = used.join(", ");
+        let in_all = format!(
+            "in all {seconds}.{hundredths:02} s of processor time, and {written} written to disks."
         );
-        let memory = twice(self.memory.div_ceil(1 << 20), 16);
-        let (pids, files) = (twice(self.tasks, 16), twice(self.files.0, 256));
+        if cut {
+            return vec![format!(
+                "It was ended from outside, and what it had then was not looked at. Before, it used up to {used}; {in_all}"
+            )];
+        }
         vec![
-            used,
-            format!(
-                "Limits with room for twice that: memory = \"{memory}MiB\", pids = {pids}, open_files = {files}"
-            ),
+            format!("It used at most {used}; {in_all}"),
+            format!("Limits with room for twice that: {}", limits.join(", ")),
         ]
     }
 }
@@ -162,8 +171,18 @@ mod tests {
         assert_eq!(peaks.memory, peaks.largest.0);
         assert!(peaks.tasks >= 1 && peaks.files.0 >= 3, "{peaks:?}");
         assert_eq!(living.processes.len(), 1);
-        let lines = peaks.lines();
+        let lines = peaks.lines(false);
         assert!(lines[0].contains("processes and threads") && lines[1].contains("open_files"));
-        assert!(Peaks::default().lines().is_empty());
+        assert!(Peaks::default().lines(false).is_empty());
+        // One that was killed before anybody looked.
+        let killed = Peaks { tasks: 3, ..Peaks::default() };
+        let lines = killed.lines(false);
+        assert!(
+            lines[0].starts_with("It used at most 3 processes and threads; in all"),
+            "{lines:?}"
+        );
+        assert_eq!(lines[1], "Limits with room for twice that: pids = 16");
+        let cut = peaks.lines(true);
+        assert!(cut.len() == 1 && cut[0].contains("Before, it used up to "), "{cut:?}");
     }
 }
