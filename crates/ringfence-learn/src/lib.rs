@@ -11,6 +11,7 @@
 pub mod bus;
 pub mod bytes;
 pub mod cache;
+mod called;
 pub mod closure;
 mod collect;
 mod credentials;

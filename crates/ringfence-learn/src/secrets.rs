@@ -1,7 +1,8 @@
 //! What is secret: by lists of places, since nothing about a file says it, and by names. What a path is asked by is one
 //! of its names; what it leads to is as secret.
 
-use crate::credentials::{AGENTS, OUTSIDE, SECRETS, by_name};
+use crate::called::by_name;
+use crate::credentials::{AGENTS, OUTSIDE, SECRETS};
 use crate::looked::Looked;
 use crate::propose::shown;
 use crate::{services, units::is_shared};
@@ -151,11 +152,14 @@ impl Secrets {
 
     /// What is secret about a path, or about what it leads to.
     pub fn secret(&self, path: &Path) -> Option<String> {
-        self.names(path).into_iter().find_map(|name| {
+        let names = self.names(path);
+        let placed = |name: &PathBuf| Some(self.by_link(self.placed(name)?, name, path));
+        let called = |name: &PathBuf| {
             let is_file = || name == path || !name.is_dir();
-            let why = self.placed(&name).or_else(|| by_name(&name).filter(|_| is_file()))?;
-            Some(self.by_link(why, &name, path))
-        })
+            let why = by_name(name).filter(|_| is_file())?;
+            Some(self.by_link(why, name, path))
+        };
+        names.iter().find_map(placed).or_else(|| names.iter().find_map(called))
     }
 
     /// Why a directory is not one rule: for what is in it, or usually is, or in what it leads to.
@@ -297,6 +301,20 @@ fn listed(name: &Path) -> Option<&'static str> {
     (!KNOWN.iter().any(|known| bytes == known.as_bytes())).then_some(*why)
 }
 
+/// Whether the lists have what a path is, or is in, by more than one name and wherever that is: of a copy of a home.
+pub(crate) fn is_listed_whole(path: &Path) -> bool {
+    const LONGEST: usize = 4;
+    let bytes = path.as_os_str().as_bytes();
+    let hidden =
+        bytes.windows(2).enumerate().filter(|(_, two)| *two == b"/.").map(|(at, _)| at + 1);
+    hidden.into_iter().any(|from| {
+        let name = &bytes[from..];
+        let ends = name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+        let mut ends = ends.chain(once(name.len())).take(LONGEST).skip(1);
+        ends.any(|end| LISTED.contains_key(&name[..end]))
+    })
+}
+
 /// What is in a directory, where it may be listed and has not too much.
 fn names(directory: &Path) -> Option<HashSet<OsString>> {
     const MOST: usize = 4096;
@@ -323,28 +341,6 @@ pub(crate) fn is_usual_above(directory: &Path) -> bool {
         secret != directory && secret.starts_with(directory)
     };
     SECRETS.iter().any(below) || AGENTS.iter().any(below)
-}
-
-/// Files in a directory that are called like credentials, to the depth at which programs keep them.
-pub(crate) fn named_in(directory: &Path) -> Vec<PathBuf> {
-    const MOST_ENTRIES: usize = 4096;
-    const DEEPEST: usize = 2;
-    let mut waiting = vec![(directory.to_owned(), 1)];
-    let (mut named, mut seen) = (Vec::new(), 0);
-    while let Some((directory, depth)) = waiting.pop() {
-        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-            seen += 1;
-            let kind = entry.file_type();
-            if seen > MOST_ENTRIES {
-                return named;
-            } else if kind.as_ref().is_ok_and(|kind| kind.is_dir() && depth < DEEPEST) {
-                waiting.push((entry.path(), depth + 1));
-            } else if kind.is_ok_and(|kind| kind.is_file()) && by_name(&entry.path()).is_some() {
-                named.push(entry.path());
-            }
-        }
-    }
-    named
 }
 
 #[cfg(test)]

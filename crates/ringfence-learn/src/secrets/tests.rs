@@ -14,7 +14,8 @@ fn credentials_are_known_by_their_place() {
     assert!(secret("/home/u/.ssh/known_hosts").is_none());
     assert!(secret("/home/u/.aws").is_some());
     assert!(secret("/home/u/.awsome").is_none());
-    assert!(secret("/srv/.ssh/id").is_none());
+    assert_eq!(secret("/srv/.ssh/id").as_deref(), Some("by the name of what it is in"));
+    assert!(secret("/srv/.sshd/id").is_none() && secret("/srv/.ssh/known_hosts").is_none());
 }
 
 #[test]

@@ -42,6 +42,12 @@ pub(super) fn opened(flags: u64) -> (bool, bool) {
     (read, written)
 }
 
+/// Whether flags of `open(2)` ask for what has a name and not for what is in it (`O_PATH`).
+pub(super) fn only_names(flags: u64) -> bool {
+    const PATH: u64 = 0o10_000_000;
+    flags & PATH != 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -143,6 +143,7 @@ pub fn run(command: Command, what: Watch) -> std::io::Result<(ExitStatus, Observ
         let _ = notify::go_on(listener, waits.id);
     }
     observed.settle();
+    observed.follow();
     observed.processes = processes.count();
     let end = watched.ended()?;
     let after = peaks::spent();
@@ -225,14 +226,24 @@ fn record(
         _ => None,
     };
     let by = processes.name(thread);
-    if let Some((read, written)) = flags.map(changes::opened) {
+    if let Some(flags) = flags {
+        let (read, written) = changes::opened(flags);
+        let opened = !changes::only_names(flags);
         let acts = [(written, Act::Write), (read, Act::Read)];
-        acts.iter().filter(|one| one.0).for_each(|one| observed.named(one.1, &path, by, true));
+        acts.iter().filter(|one| one.0).for_each(|one| observed.named(one.1, &path, by, opened));
         return;
     }
     let opened = named.act != Act::Write || named.name == "creat";
     observed.named(named.act, &path, by, opened);
+    if named.name == "chdir" {
+        observed.enters(&path);
+    }
     if named.act == Act::Write {
+        if named.name.starts_with("symlink")
+            && let Ok(target) = caller::read_text(listener, call, call.arguments[0])
+        {
+            observed.links(&path, target.as_bytes());
+        }
         // A directory that has something in it stays: many try whether it has.
         const REMOVE_DIRECTORY: u64 = 0x200;
         let removes = named.name == "rmdir"

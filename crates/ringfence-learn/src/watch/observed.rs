@@ -1,5 +1,6 @@
 //! What was seen: each thing once, with how often and by which programs.
 
+use super::process::normal;
 use super::{Peaks, changes::Change};
 use crate::temporary::is_temporary;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -33,6 +34,8 @@ pub struct Use {
     pub count: u64,
     /// How often of these a file was opened, executed or gone into; else it was made, changed, replaced, removed.
     pub opened: u64,
+    /// How often of these a directory was only gone into.
+    pub entered: u64,
     /// By which programs.
     pub by: BTreeSet<String>,
 }
@@ -50,6 +53,7 @@ impl Use {
     pub fn join(&mut self, other: &Use) {
         self.count += other.count;
         self.opened += other.opened;
+        self.entered += other.entered;
         self.by.extend(other.by.iter().cloned());
     }
 }
@@ -63,6 +67,8 @@ pub struct Observed {
     pub replaced: BTreeSet<PathBuf>,
     /// What was renamed or linked from one directory to another: from, to.
     pub moved: BTreeMap<(PathBuf, PathBuf), Use>,
+    /// Symbolic links that were made, and what they led to.
+    links: BTreeMap<PathBuf, PathBuf>,
     /// Temporary files that were asked for before anything was written there.
     pub early: BTreeSet<PathBuf>,
     /// Unix sockets that were connected to, by path.
@@ -150,6 +156,52 @@ impl Observed {
             for (act, uses) in acts.into_iter().filter(|(_, uses)| uses.count > 0) {
                 self.paths.entry((path.clone(), act)).or_default().join(&uses);
             }
+        }
+    }
+
+    /// A directory was gone into: the use of it that was named last.
+    pub(super) fn enters(&mut self, path: &Path) {
+        if let Some(noted) = self.noted.get_mut(path.as_os_str()) {
+            noted.read.entered += 1;
+        }
+    }
+
+    /// A symbolic link was made.
+    pub(super) fn links(&mut self, link: &Path, target: &[u8]) {
+        let target = Path::new(OsStr::from_bytes(target));
+        let above = link.parent().unwrap_or(link);
+        if self.links.len() < MOST {
+            self.links.insert(link.to_owned(), normal(&above.join(target)));
+        }
+    }
+
+    /// Names what was reached through links that the run made, by what they led to: they are gone with its layer.
+    pub(super) fn follow(&mut self) {
+        /// No kernel follows more (path_resolution(7)).
+        const DEEPEST: usize = 40;
+        self.links.retain(|link, _| link.symlink_metadata().is_err());
+        if self.links.is_empty() {
+            return;
+        }
+        let led = |path: &Path| {
+            let (link, target) = path.ancestors().find_map(|at| self.links.get_key_value(at))?;
+            Some(target.join(path.strip_prefix(link).ok()?).components().collect::<PathBuf>())
+        };
+        let mut more = Vec::new();
+        for ((path, act), uses) in &self.paths {
+            // The link itself is what was made, removed or replaced.
+            if *act == Act::Write && self.links.contains_key(path) && uses.opened == 0 {
+                continue;
+            }
+            let mut at = led(path);
+            for _ in 1..DEEPEST {
+                let Some(next) = at.as_deref().and_then(led) else { break };
+                at = Some(next);
+            }
+            more.extend(at.map(|at| ((at, *act), uses.clone())));
+        }
+        for (key, uses) in more {
+            self.paths.entry(key).or_default().join(&uses);
         }
     }
 

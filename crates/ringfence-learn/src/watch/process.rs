@@ -25,6 +25,8 @@ struct Known {
     /// It executed something whose name could not be read: the first program's is in memory
     /// that an ordinary user may not look at.
     unknown: bool,
+    /// It asked to execute what its name says: whether it does is seen at its next call.
+    tried: bool,
     /// The file that it runs, once somebody asked.
     program: Option<PathBuf>,
 }
@@ -56,9 +58,14 @@ impl Processes {
     /// The name of the program that a thread runs.
     pub fn name(&mut self, thread: u32) -> &str {
         let known = self.known.entry(thread).or_insert_with(Known::inside);
-        if known.name.is_empty() {
-            let text = std::fs::read_to_string(format!("/proc/{thread}/comm")).unwrap_or_default();
-            known.name = text.trim_end().to_owned();
+        if known.name.is_empty() || known.tried {
+            let comm = std::fs::read(format!("/proc/{thread}/comm")).unwrap_or_default();
+            let comm = comm.strip_suffix(b"\n").unwrap_or(&comm);
+            // What failed left it what it was.
+            if known.name.is_empty() || !comm.is_empty() && !is_of(comm, known.name.as_bytes()) {
+                known.name = String::from_utf8_lossy(comm).into_owned();
+            }
+            known.tried = false;
         }
         &known.name
     }
@@ -75,7 +82,7 @@ impl Processes {
     pub fn executes(&mut self, thread: u32, path: &Path) {
         self.count += 1;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.known.insert(thread, Known { name, ..Known::inside() });
+        self.known.insert(thread, Known { name, tried: true, ..Known::inside() });
     }
 
     /// A thread executes a program whose name cannot be read.
@@ -96,6 +103,12 @@ impl Processes {
     pub fn count(&self) -> u64 {
         self.count
     }
+}
+
+/// Whether the kernel's name of a thread, of at most 15 bytes (proc_pid_comm(5)), is that of a program.
+fn is_of(comm: &[u8], program: &[u8]) -> bool {
+    const LONGEST: usize = 15;
+    comm == &program[..program.len().min(LONGEST)]
 }
 
 /// Whether a thread is in a PID namespace below ours, and not what supervises it there; where the sandbox has none, whether it
@@ -133,7 +146,8 @@ pub(super) fn is_empty(thread: u32, path: &Path) -> bool {
     inside.read_dir().map_or(true, |mut entries| entries.next().is_none())
 }
 
-fn normal(path: &Path) -> PathBuf {
+/// A path without `.` and `..`.
+pub(super) fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::from("/");
     for component in path.components() {
         match component {

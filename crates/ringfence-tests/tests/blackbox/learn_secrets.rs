@@ -20,11 +20,12 @@ fn an_odd_name_is_proposed_as_itself_and_grants_nothing_else() {
         fresh(place);
         place.file("home/notes.txt", "private\n");
         // Each is the name of another place, read as a rule and not escaped.
-        let odd = ["evil/.\\./.ssh/hosts", ".ss\\h/hosts", "a*/hosts", "$HOME/hosts"];
+        let odd = ["evil/.\\./notes.txt", ".ss\\h/hosts", "a*/hosts", "$HOME/hosts"];
         odd.iter().for_each(|name| _ = place.file(format!("home/{name}"), "odd\n"));
         place.file("home/ab/hosts", "another's\n");
         let reads: String = odd.iter().map(|name| format!("cat ~/'{name}'; ")).collect();
-        let learnt = learn(place, &["-o", "l.toml"], &format!("{reads} ls ~/'evil/.\\./.ssh'"));
+        let learnt =
+            learn(place, &["-o", "l.toml"], &format!("{reads} ls ~/'evil/.\\.' >/dev/null"));
         learnt.ends(0).prints("odd\nodd\nodd\nodd");
         let see = format!("{reads} ls -a ~; cat ~/.ssh/id_ed25519 ~/notes.txt ~/ab/hosts");
         let ran = place.sh(&["-p", "l.toml"], &see);
@@ -126,7 +127,7 @@ fn what_a_credentials_own_place_leads_to_is_one() {
 
 /// Runs a script as this person on a machine with other accounts, whose homes are in `/srv`, as in the place's
 /// `accounts`: only root can make one.
-fn with_accounts(place: &Place, accounts: &str, script: &str) -> Option<Finished> {
+pub(crate) fn with_accounts(place: &Place, accounts: &str, script: &str) -> Option<Finished> {
     if !people().contains(&Person::Root) || !place.has("unshare", "--version") {
         left_out("homes of accounts", "only root puts another list of accounts in place");
         return None;
