@@ -77,9 +77,9 @@ const KEPT: [&str; 9] = ["bak", "backup", "old", "orig", "save", "saved", "copy"
 const NO_PASS: [&str; 8] =
     ["bypass", "compass", "encompass", "overpass", "passpass", "surpass", "trespass", "underpass"];
 
-/// Directories of packages: copies of what is public, tests with keys of their own among it.
+/// Directories of packages: copies of what is public, tests with keys of their own among it; and others whose names say nothing.
 const INSTALLED: [&str; 3] = ["site-packages", "dist-packages", "node_modules"];
-const PACKAGES: [[&str; 2]; 18] = [
+const PACKAGES: [[&str; 2]; 22] = [
     [".cargo", "registry"],
     [".cargo", "git"],
     [".rustup", "toolchains"],
@@ -98,6 +98,11 @@ const PACKAGES: [[&str; 2]; 18] = [
     [".cache", "ms-playwright"],
     [".pyenv", "versions"],
     [".nvm", "versions"],
+    // Git's own: what branches are called, and numbers.
+    [".git", "objects"],
+    ["refs", "heads"],
+    ["refs", "remotes"],
+    ["refs", "tags"],
 ];
 
 /// Whether a path is in a directory of packages.
@@ -205,8 +210,18 @@ pub(crate) fn by_content(path: &Path) -> Option<&'static str> {
     if PUBLIC.contains(&ending(&name)) && ending(&name) != "crt" || is_installed(path) {
         return None;
     }
-    let bytes = HostFiles.beginning(path, BEGINNING).ok()?;
-    is_key(&bytes).then_some("a private key, by what is in it")
+    match HostFiles.beginning(path, BEGINNING) {
+        Ok(bytes) => is_key(&bytes).then_some("a private key, by what is in it"),
+        Err(error) if error.raw_os_error().is_some_and(is_too_many) => {
+            Some("what is in it is not known, since too many files are open")
+        }
+        Err(_) => None,
+    }
+}
+
+/// `ENFILE` and `EMFILE`.
+fn is_too_many(error: i32) -> bool {
+    matches!(error, 23 | 24)
 }
 
 fn is_key(bytes: &[u8]) -> bool {
@@ -247,8 +262,8 @@ impl Default for Looking {
 }
 
 /// The most names in one directory and below it, and in all of them; and the most files of which the beginning is read.
-const MOST: usize = 1 << 15;
-const MOST_IN_ALL: usize = 1 << 18;
+const MOST: usize = 1 << 17;
+const MOST_IN_ALL: usize = 1 << 19;
 const MOST_FILES: usize = 2048;
 
 impl Looking {

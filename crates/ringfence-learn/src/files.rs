@@ -92,8 +92,9 @@ impl Proposal {
         // What connects to the host's services is left to the user, and no directory with one of them in it is a rule.
         let services = observed.sockets.keys().filter(|socket| !is_made(observed, socket));
         let seen = seen.chain(services.map(PathBuf::as_path)).collect();
+        let own = places(home, &|name| std::env::var_os(name));
         let mut named =
-            Named { secrets, seen, looking: Looking::default(), trees: BTreeMap::new() };
+            Named { secrets, seen, own, looking: Looking::default(), trees: BTreeMap::new() };
         let mut units: BTreeMap<PathBuf, Wanted> = BTreeMap::new();
         for one in &lacking {
             let common = COMMON.iter().find(|common| one.path.starts_with(common));
@@ -152,13 +153,11 @@ fn lacking<'o>(policy: &Policy, observed: &'o Observed, secrets: &Secrets) -> Ve
     let mut lacking = Vec::new();
     let files = secrets.files();
     let leading = leading(policy);
-    // No rule shows these.
-    let own = places(&policy.home_dir, &|name| std::env::var_os(name));
     for ((path, act), uses) in &observed.paths {
         // That a directory in which each program has one was listed is told, though it is on the way to a rule.
         let below = path.strip_prefix(&policy.home_dir);
         let listed = *act == Act::Read && below.is_ok_and(is_shared);
-        if own.iter().any(|own| path.starts_with(own)) || is_passed(observed, path, *act, uses) {
+        if is_passed(observed, path, *act, uses) {
             continue;
         }
         if is_its_own(policy, path) || leading.contains(path.as_os_str()) && !listed {
@@ -254,6 +253,8 @@ pub(crate) struct Named<'o> {
     secrets: &'o Secrets,
     /// Credentials that were asked for.
     seen: BTreeSet<&'o Path>,
+    /// Ringfence's own directories.
+    own: Vec<PathBuf>,
     /// What directories were found to have.
     looking: Looking,
     /// Why directories are no rules.
@@ -300,6 +301,9 @@ impl Named<'_> {
         if one.secret.is_some() || exactly {
             return vec![(one.path.to_owned(), None)];
         }
+        if let Some(own) = self.own(one.path).filter(|_| !one.is_private()) {
+            return vec![(own, Some("it is ringfence's own, which no rule shows".to_owned()))];
+        }
         let asked = self.beside(unit(one.path, home, moved), one.path);
         let there = asked.symlink_metadata().is_ok();
         // A rule for what is not there is none: what it is made in must be writable.
@@ -330,6 +334,15 @@ impl Named<'_> {
             units.push((asked, None));
         }
         units
+    }
+
+    /// Which of ringfence's own directories a path is in, or leads to.
+    fn own(&self, path: &Path) -> Option<PathBuf> {
+        let real = Resolver::once(self.secrets.files()).real(path).map(|real| real.path);
+        let real = real.unwrap_or_else(|_| path.to_owned());
+        let within = |own: &&PathBuf| path.starts_with(own) || real.starts_with(own);
+        let own = self.own.iter().find(within)?;
+        Some(if path.starts_with(own) { own.clone() } else { path.to_owned() })
     }
 
     /// What a path leads to through links in a unit, where neither a rule for that unit nor the policy shows it; and

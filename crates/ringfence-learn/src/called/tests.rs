@@ -74,6 +74,8 @@ fn a_name_can_say_that_it_is_a_credential() {
         "roots.pem",
         "site-packages/a/api_key.json",
         ".cargo/registry/src/a/tests/server.pem",
+        "repo/.git/refs/heads/fix-token",
+        "repo/.git/logs/refs/heads/fix-token",
         "example.env",
         "public_key",
         "key",
