@@ -4,7 +4,9 @@
 use crate::secrets::is_listed_whole;
 use ringfence_policy::{FileView, HostFiles};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// What is public, or text of a program.
@@ -46,8 +48,8 @@ const FILES: [&str; 22] = [
     ".htdigest",
 ];
 
-/// Directories of which all is one, wherever they are: copies of the home's own, and what people call such.
-const DIRECTORIES: [&str; 17] = [
+/// Directories of which all is one, wherever they are: copies of the home's own.
+const DIRECTORIES: [&str; 12] = [
     ".ssh",
     ".gnupg",
     ".aws",
@@ -57,15 +59,21 @@ const DIRECTORIES: [&str; 17] = [
     ".password-store",
     ".mozilla",
     ".thunderbird",
-    "secrets",
-    ".secrets",
-    "credentials",
-    ".credentials",
-    "passwords",
     "private-keys",
     "private_keys",
     "private-keys-v1.d",
 ];
+
+/// What people call such: the last word of it (`prod-secrets`).
+const WORDS: [&str; 5] = ["secret", "secrets", "credential", "credentials", "passwords"];
+
+/// Whether a directory is called so.
+fn is_kept(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    let last = name.rsplit(|byte| !byte.is_ascii_alphanumeric()).next().unwrap_or_default();
+    DIRECTORIES.iter().any(|directory| name.eq_ignore_ascii_case(directory.as_bytes()))
+        || WORDS.iter().any(|word| last.eq_ignore_ascii_case(word.as_bytes()))
+}
 
 /// What it is to look like, for who has none yet.
 const EXAMPLES: [&str; 6] = ["example", "sample", "template", "dist", "defaults", "schema"];
@@ -134,8 +142,7 @@ pub(crate) fn by_name(path: &Path) -> Option<&'static str> {
     }
     // What ssh needs to know a host is none.
     let known = name.starts_with("known_hosts");
-    let above = || path.parent().into_iter().flat_map(Path::iter);
-    let among = above().any(|name| DIRECTORIES.iter().any(|directory| name == *directory));
+    let among = path.parent().is_some_and(|above| above.iter().any(is_kept));
     (!known && (among || is_listed_whole(path))).then_some("by the name of what it is in")
 }
 
@@ -336,7 +343,10 @@ impl Looking {
                 let path = entry.path();
                 if kind.is_dir() && !is_installed(&path) {
                     waiting.push(path);
-                } else if kind.is_file() && (by_name(&path).is_some() || self.is_key(&path)) {
+                } else if kind.is_file() && (by_name(&path).is_some() || self.is_key(&path))
+                    // What it leads to may be in here, by a name that says nothing.
+                    || kind.is_symlink() && by_name(&path).is_some() && path.is_file()
+                {
                     named.push(path);
                 }
             }

@@ -328,7 +328,11 @@ impl Named<'_> {
         if let Some(led) = led {
             let outside = one.act == Act::Write && !led.starts_with(home);
             let outside = outside.then(|| OUTSIDE.to_owned());
-            units.push((self.beside(unit(&led, home, moved), &led), outside));
+            let own = || "each run has its own of that, without what is in the host's".to_owned();
+            units.push(match is_its_own(policy, &led) {
+                true => (led, Some(own())),
+                false => (self.beside(unit(&led, home, moved), &led), outside),
+            });
         }
         if !granted || units.is_empty() {
             units.push((asked, None));

@@ -262,4 +262,21 @@ mod tests {
             assert_eq!(line(&[text.to_owned()]), text);
         }
     }
+
+    /// What a user types may be anything.
+    #[test]
+    fn odd_words_are_masked_too() {
+        const ODD: [&str; 12] =
+            ["=", ":", "\"", "'", " ", "é", "--token", "://", "@", "bearer", "\n", "\u{2028}"];
+        let mut texts = vec![String::new()];
+        for _ in 0..4 {
+            let longer = |text: &String| ODD.map(|odd| format!("{text}{odd}"));
+            texts = texts.iter().flat_map(longer).collect();
+            for text in &texts {
+                let words = ["sshpass", "-p", text, "--key", text].map(str::to_owned);
+                assert!(line(&words).starts_with("sshpass -p *** --key"), "{text}");
+                assert!(!masked(&format!("{text} TOKEN=SEKRIT")).contains("SEKRIT"), "{text}");
+            }
+        }
+    }
 }

@@ -50,6 +50,8 @@ fn a_name_can_say_that_it_is_a_credential() {
         "old/.config/gh/hosts.yml",
         "deploy/secrets/database.yml",
         "deploy/secrets/a/b",
+        "deploy/Prod-Secrets/a/b",
+        "my_credentials/a",
     ] {
         assert!(by_name(&Path::new("/home/u/x").join(name)).is_some(), "{name}");
     }
@@ -83,6 +85,8 @@ fn a_name_can_say_that_it_is_a_credential() {
         "primary.key.rs",
         "old/.ssh/known_hosts",
         "secrets/lib.rs",
+        "secretsanta/list.txt",
+        "password-reset/mail.txt",
         "Cookbook.txt",
         "service-account.md",
         "private.txt.gz",
@@ -124,11 +128,15 @@ fn a_directory_is_looked_through_to_any_depth() {
     std::fs::write(root.join("kept/.aws/config"), "").expect("a file");
     std::fs::write(root.join("key/x/plain"), "-----BEGIN PRIVATE KEY-----\n").expect("a file");
     std::os::unix::fs::symlink("../a", root.join("plain/link")).expect("a link");
+    std::fs::create_dir(root.join("led")).expect("a directory");
+    std::os::unix::fs::symlink("../plain/x/y/notes", root.join("led/prod.env")).expect("a link");
+    std::os::unix::fs::symlink("gone", root.join("plain/.env")).expect("a link");
+    std::os::unix::fs::symlink("/dev/null", root.join("plain/id_rsa")).expect("a link");
     let has = |looking: &mut Looking, name: &str| looking.has(&root.join(name));
     for first in ["", "a", "plain"] {
         let looking = &mut Looking::default();
         has(looking, first);
-        for name in ["", "a", "a/b/c", "a/b/c/d/e/f", "kept", "key", "key/x", "plain/link"] {
+        for name in ["", "a", "a/b/c", "a/b/c/d/e/f", "kept", "key", "key/x", "led", "plain/link"] {
             assert_eq!(has(looking, name), Has::Some, "{name} after {first}");
         }
         for name in ["plain", "plain/x/y", "plain/x/y/notes", "gone"] {
