@@ -27,6 +27,7 @@ const MOST: usize = 100;
 /// # Errors
 /// Those of the run; a kernel without notification.
 pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
+    ringfence_sandbox::launch::enough_descriptors().map_err(Fault::of)?;
     let name = argv.first().map(OsString::as_os_str);
     let policy = request::policy(&request::request(parsed, name))?;
     crate::vm::check(&policy, parsed)?;
@@ -93,6 +94,9 @@ fn option(policy: &Policy, path: &Path) -> String {
 /// The same run, without the option.
 fn inner(parsed: &Parsed, argv: &[OsString]) -> Result<Command, Fault> {
     let mut command = ringfence_sandbox::itself::command();
+    // It is waited for here, and what it runs may know that nobody waits for its children.
+    ringfence_sys::signal::hear_of_children();
+    ringfence_sys::signal::as_the_callers_children(&mut command);
     command.arg("run");
     let ours = ["trace-missing", "command"];
     for (name, value) in parsed.options.iter().filter(|(name, _)| !ours.contains(name)) {

@@ -98,6 +98,7 @@ fn start(
     source: Option<&Source>,
     trace: &Trace,
 ) -> Result<u8, Fault> {
+    launch::take_all_descriptors().map_err(Fault::of)?;
     let status = Status::of(parsed)?;
     let resumed = launch::resumed().map_err(Fault::of)?;
     let session = resumed.as_ref().map_or_else(launch::random, Resumed::session);

@@ -5,6 +5,7 @@
 //! protected inside.
 
 use ringfence_policy::{HostFiles, Resolver};
+use ringfence_sys as sys;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -22,6 +23,8 @@ pub fn command() -> Command {
     let mut command = Command::new(OWN);
     let called = called().or_else(|| std::env::current_exe().ok());
     command.arg0(called.as_deref().unwrap_or(Path::new("ringfence")));
+    // What it runs is to have these as our own caller has.
+    sys::signal::as_the_caller(&mut command);
     command
 }
 

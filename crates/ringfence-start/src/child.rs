@@ -139,9 +139,16 @@ fn say(control: i32, refused: Refused) {
     }
 }
 
-/// The register that a start fills in before the child runs.
-pub fn prepare(machine: &mut Machine, control: i32, umask: u32, mask: *const u64) {
+/// The registers that a start fills in before the child runs.
+pub fn prepare(
+    machine: &mut Machine,
+    control: i32,
+    umask: u32,
+    mask: *const u64,
+    inherited: usize,
+) {
     machine.registers[register::CONTROL as usize] = control as usize;
     machine.registers[register::UMASK as usize] = umask as usize;
     machine.registers[register::SIGNAL_MASK as usize] = mask as usize;
+    machine.registers[register::INHERITED as usize] = inherited;
 }

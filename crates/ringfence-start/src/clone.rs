@@ -1,6 +1,7 @@
 //! `clone(2)` with a stack of its own.
 
 use crate::call::sys;
+use crate::inherited::{self, OF_CHILDREN};
 use crate::{Errno, Result};
 use core::ffi::c_void;
 
@@ -134,13 +135,16 @@ pub(crate) fn collect(child: i32) {
 }
 
 /// Whoever started us may ignore SIGCHLD, and so would we: the end of children would be told to
-/// nobody (`sigaction(2)`).
-pub(crate) fn hear_of_children() {
-    // Not on the stack, which would be zeroed by `memset`.
-    static DEFAULT: [u64; 4] = [0; 4];
-    // SAFETY: the structure has the kernel's size, and its zeroes are SIG_DFL.
-    let _ = unsafe { sys!(rt_sigaction, SIGCHLD, DEFAULT.as_ptr(), 0, 8) };
+/// nobody (`sigaction(2)`). Returns the signal's bit ([`crate::inherited`]) where it was ignored.
+pub(crate) fn hear_of_children() -> usize {
+    let ignored = inherited::is_ignored(OF_CHILDREN);
+    if ignored != 0 {
+        // As of a caller who did not ignore it.
+        let _ = inherited::give_back(inherited::of(OF_CHILDREN, 0, 0));
+    }
+    ignored
 }
+
 /// `clone3(2)` as a fork; the child sees pid 0.
 pub(crate) fn fork(namespaces: u64) -> Result<(i32, i32)> {
     const CLONE_PIDFD: u64 = 0x1000;

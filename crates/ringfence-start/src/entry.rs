@@ -20,10 +20,12 @@ use crate::bytes::{Text, equal, from};
 use crate::call::{close, sys};
 use crate::child::{self, Start};
 use crate::image::{ANNOUNCED, BRIEF, Image, JOB, PROCESS_TIER, Span};
-use crate::inherited::{LEFT_ALONE, mask, streams_are_usable, umask};
+use crate::inherited::{self, LEFT_ALONE, mask, streams_are_usable, umask};
 use crate::key::Caller;
 use crate::mark::Clock;
-pub use crate::memory::{Launched, Role, caller, environment, heard, launched, machine, role};
+pub use crate::memory::{
+    Launched, Role, caller, environment, heard, ignored, launched, machine, role,
+};
 use crate::memory::{MOST_VARIABLES, memory};
 use crate::spawn::{Command, MOST_PATH};
 use crate::trace::Trace;
@@ -76,13 +78,15 @@ extern "C" fn early(stack: *const usize) {
         let role = match hot(&caller) {
             Some(role) => Some(role),
             None => {
-                crate::inherited::fill_closed_streams();
+                inherited::fill_closed_streams();
                 crate::ask::ask(&caller, &mut (*memory().key.get()).0).map(Role::Client)
             }
         };
         if let Some(role) = role {
             *memory().role.get() = role;
         }
+        // Rust's runtime will ignore one of them.
+        *memory().ignored.get() |= inherited::ignored();
         crate::relocated::populate(&caller);
     }
 }
@@ -141,7 +145,9 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     }
     launched.umask = umask(0o022);
     launched.mask = mask(!LEFT_ALONE);
-    crate::clone::hear_of_children();
+    let children = crate::clone::hear_of_children();
+    // SAFETY: nothing else runs.
+    unsafe { *memory().ignored.get() = children };
     if !ahead {
         // Orphans of a warden that was killed come to us, to be ended.
         const PR_SET_CHILD_SUBREAPER: usize = 36;
@@ -159,7 +165,8 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
                 let machine = &mut *memory().machine.get();
                 (*memory().beside.get()).look_later(image);
                 machine.set(image, memory().beside.get(), trace);
-                child::prepare(machine, theirs, launched.umask, memory().mask.get());
+                let inherited = inherited::of(children, children, 0);
+                child::prepare(machine, theirs, launched.umask, memory().mask.get(), inherited);
                 machine
             };
             // SAFETY: the command is within the list; the places are the caller's.
@@ -230,6 +237,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
 fn look(launched: &mut Launched, image: &Image, caller: &Caller, trace: &Trace) -> Option<()> {
     launched.clock = Clock::open();
     let looked = launched.before.look(image, caller, launched.command, launched.clock, trace);
+    let looked = looked.filter(|()| inherited::has_descriptors());
     let held = looked.and_then(|()| launched.tops.hold(image));
     if held.is_none() {
         launched.clock.close();

@@ -178,6 +178,8 @@ pub mod special {
     pub const ALL_BUILT: u32 = FIRST + 18;
     /// A path must lead to what a descriptor is, its last link not followed: descriptor, path.
     pub const LEADS_TO: u32 = FIRST + 17;
+    /// Gives back what the launcher took from its caller for itself: [`super::register::INHERITED`].
+    pub const INHERIT: u32 = FIRST + 19;
 }
 
 /// Registers with a meaning; images use the others as they like.
@@ -195,6 +197,8 @@ pub mod register {
     /// Two numbers made at random, by which the filter knows the session's own `execve`: they go
     /// where that call takes no arguments.
     pub const MARKS: [u8; 2] = [5, 6];
+    /// What the command has as the caller had it, where the launcher has it otherwise ([`crate::inherited::of`]).
+    pub const INHERITED: u8 = 7;
     /// The first one free for an image.
     pub const FREE: u8 = 8;
     /// How many there are.

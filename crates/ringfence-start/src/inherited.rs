@@ -1,8 +1,10 @@
-//! What a process has from whoever started it: standard streams, and the masks of signals and files.
+//! What a process has from whoever started it: standard streams, the masks of signals and files, signals that are
+//! ignored, and how many files it may have open.
 
-use crate::Errno;
 use crate::call::sys;
 use crate::stamp::{AT_FDCWD, EMPTY_PATH, Looked, Stat, look};
+use crate::{Errno, Result};
+use core::mem::MaybeUninit;
 
 /// Signals that stay as they are in the launcher: faults, SIGKILL, SIGSTOP.
 pub(crate) const LEFT_ALONE: u64 =
@@ -11,6 +13,95 @@ pub(crate) const LEFT_ALONE: u64 =
 /// SIGTTIN and SIGTTOU: a launcher stops itself, so that somebody keeps watch meanwhile; who has none to keep is
 /// stopped by them.
 pub(crate) const OF_THE_TERMINAL: u64 = 1 << 20 | 1 << 21;
+
+/// SIGPIPE, which Rust's runtime ignores: a bit, as the next two are.
+pub const OF_PIPES: usize = 1;
+/// SIGXFSZ, which a launcher with libc ignores.
+pub const OF_LIMITS: usize = 2;
+/// SIGCHLD, of which a launcher has to hear.
+pub const OF_CHILDREN: usize = 4;
+/// Whether the one of a bit was ignored.
+const IGNORED: u32 = 3;
+/// Where the limit of open files begins.
+const FILES: u32 = 8;
+/// The kernel's number of that limit.
+const RLIMIT_NOFILE: usize = 7;
+/// A launcher without libc has so few descriptors of its own that these are plenty.
+const PLENTY: u64 = 256;
+
+/// A word of what was changed of the caller's: which of the signals, which of all were ignored by him, and how many files
+/// he may have open (0: as many as now).
+pub const fn of(changed: usize, ignored: usize, files: u64) -> usize {
+    let ignored = (ignored & (OF_PIPES | OF_LIMITS | OF_CHILDREN)) << IGNORED;
+    changed | ignored | (files as usize) << FILES
+}
+
+/// Gives all that back.
+///
+/// # Errors
+/// The kernel's.
+pub fn give_back(inherited: usize) -> Result<()> {
+    // Not on the stack, where they would be filled by `memset`: the kernel's structures for SIG_DFL and SIG_IGN.
+    static DEFAULT: [u64; 4] = [0; 4];
+    static IGNORE: [u64; 4] = [1, 0, 0, 0];
+    let mut bit = OF_PIPES;
+    while bit <= OF_CHILDREN {
+        if inherited & bit != 0 {
+            let ignored = inherited & bit << IGNORED != 0;
+            let action = if ignored { IGNORE.as_ptr() } else { DEFAULT.as_ptr() };
+            // SAFETY: the structure has the kernel's size, and installs no handler.
+            unsafe { sys!(rt_sigaction, number(bit), action, 0, 8) }?;
+        }
+        bit <<= 1;
+    }
+    match (inherited >> FILES) as u64 {
+        0 => Ok(()),
+        files => {
+            let now = limit(RLIMIT_NOFILE)?;
+            let wanted = [if files < now[1] { files } else { now[1] }, now[1]];
+            // SAFETY: `wanted` outlives the call; nothing is asked back.
+            unsafe { sys!(prlimit64, 0, RLIMIT_NOFILE, wanted.as_ptr(), 0) }.map(drop)
+        }
+    }
+}
+
+/// Which of the signals this process ignores.
+pub(crate) fn ignored() -> usize {
+    is_ignored(OF_PIPES) | is_ignored(OF_LIMITS) | is_ignored(OF_CHILDREN)
+}
+
+/// The bit of a signal, if this process ignores it.
+pub(crate) fn is_ignored(bit: usize) -> usize {
+    const SIG_IGN: u64 = 1;
+    let mut action = MaybeUninit::<[u64; 4]>::uninit();
+    // SAFETY: room for the kernel's structure, whose first word is the handler; nothing is set.
+    unsafe {
+        match sys!(rt_sigaction, number(bit), 0, action.as_mut_ptr(), 8) {
+            Ok(_) if action.as_ptr().cast::<u64>().read() == SIG_IGN => bit,
+            _ => 0,
+        }
+    }
+}
+
+fn number(bit: usize) -> usize {
+    match bit {
+        OF_PIPES => 13,
+        OF_LIMITS => 25,
+        _ => 17,
+    }
+}
+
+/// A limit of this process: soft, hard.
+pub(crate) fn limit(resource: usize) -> Result<[u64; 2]> {
+    let mut now = [0u64; 2];
+    // SAFETY: pid 0 is ourselves; `now` is room for the answer.
+    unsafe { sys!(prlimit64, 0, resource, 0, now.as_mut_ptr()) }.map(|_| now)
+}
+
+/// Whether so many files may be open that none of a launcher's own can be one too many. `main` has the words for it.
+pub(crate) fn has_descriptors() -> bool {
+    limit(RLIMIT_NOFILE).is_ok_and(|now| now[0] >= PLENTY)
+}
 
 /// Whether the descriptors 0, 1 and 2 are open, and none is a directory: by one all that is in it could be listed
 /// and have its modes changed, whatever is granted. Nor a socket that [`leads_out`]. `main` has the words for it.

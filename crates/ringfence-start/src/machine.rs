@@ -175,6 +175,7 @@ impl Machine {
             }
             special::DROP_CAPABILITIES => drop_capabilities().map(|()| 0),
             special::LIMIT => limit(first, second as u64).map(|()| 0),
+            special::INHERIT => crate::inherited::give_back(first).map(|()| 0),
             special::PROCESSORS => crate::processors::restrict(first).map(|()| 0),
             special::MARK => {
                 // SAFETY: strings in the data end within it.
@@ -223,7 +224,7 @@ impl Machine {
 
 /// The calls that plans use, a bit each. None of these touches memory but what its arguments point to.
 const KNOWN: [u64; 8] = {
-    const ALL: [Sysno; 39] = [
+    const ALL: [Sysno; 38] = [
         Sysno::bind,
         Sysno::chdir,
         Sysno::close,
@@ -249,7 +250,6 @@ const KNOWN: [u64; 8] = {
         Sysno::openat2,
         Sysno::pivot_root,
         Sysno::prctl,
-        Sysno::rt_sigaction,
         Sysno::rt_sigprocmask,
         Sysno::seccomp,
         Sysno::sendmsg,
@@ -342,9 +342,7 @@ fn drop_capabilities() -> Result<()> {
 
 /// Sets both the soft and the hard limit; a hard limit below `value` stays as it is.
 fn limit(resource: usize, value: u64) -> Result<()> {
-    let mut now = [0u64; 2];
-    // SAFETY: pid 0 is ourselves; `now` is room for the answer.
-    unsafe { sys!(prlimit64, 0, resource, 0, now.as_mut_ptr()) }?;
+    let now = crate::inherited::limit(resource)?;
     let value = if value < now[1] { value } else { now[1] };
     let wanted = [value; 2];
     // SAFETY: `wanted` outlives the call; nothing is asked back.

@@ -70,6 +70,7 @@ pub(crate) struct Memory {
     pub caller: UnsafeCell<Option<Caller>>,
     pub role: UnsafeCell<Role>,
     pub mask: UnsafeCell<u64>,
+    pub ignored: UnsafeCell<usize>,
     pub machine: UnsafeCell<Machine>,
     pub beside: UnsafeCell<Beside>,
     pub launched: UnsafeCell<Launched>,
@@ -124,6 +125,7 @@ static MEMORY: Memory = Memory {
     environment: UnsafeCell::new([core::ptr::null(); MOST_VARIABLES]),
     beside: UnsafeCell::new(Beside::new()),
     mask: UnsafeCell::new(0),
+    ignored: UnsafeCell::new(0),
     machine: UnsafeCell::new(Machine::NEW),
 };
 
@@ -142,6 +144,12 @@ pub fn caller() -> Option<Caller> {
 pub fn role() -> Role {
     // SAFETY: written once, before there was a second thread.
     unsafe { *memory().role.get() }
+}
+
+/// Which signals whoever started this program had it ignore ([`crate::inherited`]), if it came through this entry.
+pub fn ignored() -> usize {
+    // SAFETY: written before there was a second thread.
+    unsafe { *memory().ignored.get() }
 }
 
 /// The machine that carried an image out in this process, if it is a warden.

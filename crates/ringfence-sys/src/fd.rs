@@ -414,6 +414,13 @@ pub fn ensure_standard_streams() -> Result<()> {
     Ok(())
 }
 
+/// Whether so many more descriptors can be had now.
+pub fn are_left(count: usize) -> bool {
+    // Each is another open file, of which the system has so many only, as the user has descriptors.
+    let open = || open_at(CWD, c"/", PATH_ONLY, 0);
+    (0..count).map(|_| open()).collect::<Result<Vec<_>>>().is_ok()
+}
+
 /// Takes over a descriptor that the caller of the program left open under a known number,
 /// and marks it close-on-exec. Of a standard stream it is a copy.
 pub fn adopt(fd: RawFd) -> Option<OwnedFd> {

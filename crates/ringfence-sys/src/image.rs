@@ -3,7 +3,9 @@
 
 use ringfence_start::beside::Beside;
 use ringfence_start::child::{self, Start};
-use ringfence_start::image::Image;
+use ringfence_start::entry;
+use ringfence_start::image::{Image, register};
+use ringfence_start::inherited::{self, OF_CHILDREN, OF_LIMITS, OF_PIPES};
 use ringfence_start::machine::Machine;
 use ringfence_start::spawn::{Command, MOST_PATH};
 use std::ffi::{CStr, CString};
@@ -55,6 +57,8 @@ pub struct Inherited {
     pub mask: SignalSet,
     /// A shell's job, as one of its own ([`ringfence_start::job`]).
     pub job: bool,
+    /// How many files may be open, where the launcher may have more; or 0.
+    pub files: u64,
 }
 
 /// So much has a mapping of its own: what is not used of it is never touched, where a smaller one would be filled with zeroes.
@@ -101,10 +105,13 @@ pub fn carry_out(
 ) -> (Warden, Wanted, Carrier) {
     let machine = Box::leak(Box::new(Machine::NEW));
     let beside = Box::leak(Box::new(Beside::new()));
-    let Inherited { umask, mask, job } = inherited;
+    let Inherited { umask, mask, job, files } = inherited;
+    let ignored = entry::ignored();
+    // The launcher's own are other ones, whether it knows the caller's or not.
+    let inherited = inherited::of(OF_PIPES | OF_LIMITS | OF_CHILDREN, ignored, files);
     let mask = Box::leak(Box::new(mask.bits()));
     machine.set(image, beside, trace);
-    child::prepare(machine, control.as_raw_fd(), umask, mask);
+    child::prepare(machine, control.as_raw_fd(), umask, mask, inherited);
     let mut assist = assist;
     machine.assist = Some((help, (&raw mut assist).cast()));
     let arguments = pointers(&words.arguments);
@@ -150,9 +157,13 @@ unsafe extern "C" fn help(context: *mut std::ffi::c_void, number: u64, operand: 
 
 /// Takes over what the entry began in this process, which has become more than a simple warden.
 pub fn take_over() -> Option<Carrier> {
-    let machine = ringfence_start::entry::machine()?;
+    let machine = entry::machine()?;
     // SAFETY: the entry is done with it, and this is the only place that asks.
-    Some(Carrier { machine: unsafe { &mut *machine }, stack: vec![0; STACK] })
+    let machine = unsafe { &mut *machine };
+    // What further commands begin with is ignored by Rust's runtime, and by us, since.
+    let since = inherited::of(OF_PIPES | OF_LIMITS, entry::ignored(), 0);
+    machine.registers[register::INHERITED as usize] |= since;
+    Some(Carrier { machine, stack: vec![0; STACK] })
 }
 
 impl Carrier {

@@ -39,6 +39,21 @@ pub fn get(resource: Resource) -> Result<u64> {
     Ok(now.rlim_cur)
 }
 
+/// Makes the soft limit, which counts, as high as the hard one lets it; returns the one before.
+///
+/// # Errors
+/// The kernel's.
+pub fn raise(resource: Resource) -> Result<u64> {
+    let mut now = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let null = std::ptr::null::<u8>();
+    // SAFETY: pid 0 is ourselves; `now` is room for the answer.
+    unsafe { sys!(prlimit64, 0, number(resource), null, &raw mut now) }?;
+    let wanted = libc::rlimit64 { rlim_cur: now.rlim_max, ..now };
+    // SAFETY: `wanted` outlives the call; nothing is asked back.
+    unsafe { sys!(prlimit64, 0, number(resource), &raw const wanted, null) }?;
+    Ok(now.rlim_cur)
+}
+
 /// Sets both the soft and the hard limit; a hard limit below `value` stays as it is.
 ///
 /// # Errors

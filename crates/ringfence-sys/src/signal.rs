@@ -2,9 +2,13 @@
 
 use crate::fd::owned;
 use crate::{Errno, Result, sys};
+use ringfence_start::inherited;
 pub use ringfence_start::warden::END;
 use ringfence_start::warden::{ANY_STOP, GO_ON, OF_JOB, TO_JOB, VALUE, WITH_TERMINAL};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A set of signals, bit `n - 1` for signal `n`, as the kernel has it.
@@ -222,6 +226,28 @@ fn queue(pidfd: BorrowedFd<'_>, signal: i32, value: i32) -> Result<()> {
 pub fn hear_of_children() {
     // SAFETY: SIG_DFL installs no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
+/// Has another program begin with what whoever started us had us ignore, where that is otherwise by now: SIGPIPE by Rust's
+/// runtime, SIGXFSZ by [`bear_limits_of_files`].
+pub fn as_the_caller(command: &mut Command) -> &mut Command {
+    begin_with(command, inherited::OF_PIPES | inherited::OF_LIMITS)
+}
+
+/// The same of SIGCHLD ([`hear_of_children`]): of a program that is run for the caller, who had it ignored.
+pub fn as_the_callers_children(command: &mut Command) -> &mut Command {
+    begin_with(command, inherited::OF_CHILDREN)
+}
+
+fn begin_with(command: &mut Command, signals: usize) -> &mut Command {
+    let before = inherited::of(signals, ringfence_start::entry::ignored(), 0);
+    // SAFETY: makes system calls only, which a child of a process with threads may.
+    unsafe {
+        command.pre_exec(move || {
+            inherited::give_back(before)
+                .map_err(|errno| io::Error::from_raw_os_error(errno.into_raw()))
+        })
+    }
 }
 
 /// Gives SIGPIPE its default action, as programs expect it: Rust's runtime ignores it.

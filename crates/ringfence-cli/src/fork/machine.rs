@@ -54,7 +54,8 @@ pub fn fork(
         let at = entry.iter().skip(1).position(|&byte| byte == b'=')? + 1;
         Some((OsStr::from_bytes(&entry[..at]), OsStr::from_bytes(&entry[at + 1..])))
     });
-    let error = Command::new("/proc/self/exe")
+    let mut fork = Command::new("/proc/self/exe");
+    let error = ringfence_sys::signal::as_the_caller(&mut fork)
         .arg(vm::FORK)
         .args([socket.with_file_name(live::FORKS).as_os_str(), found.id.as_ref()])
         .arg(parsed.last("name").unwrap_or_default())

@@ -1,5 +1,6 @@
 //! Directories that a run could rename or replace by links: opened without following any, and gone on from there.
 
+use super::short;
 use ringfence_sys as sys;
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
@@ -23,7 +24,7 @@ impl Directory {
 
     fn open_as(path: &Path, flags: i32) -> Result<Directory, Errno> {
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
-        let open = sys::fd::open_without_links(sys::fd::CWD, &name, flags)?;
+        let open = sys::fd::open_without_links(sys::fd::CWD, &name, flags).map_err(short::note)?;
         Ok(Directory(open.into()))
     }
 
@@ -32,7 +33,8 @@ impl Directory {
     pub fn enter(&self, name: &OsStr) -> Option<Directory> {
         let name = CString::new(name.as_bytes()).ok()?;
         let flags = sys::fd::DIRECTORY | sys::fd::NO_FOLLOW;
-        let open = sys::fd::open_at(self.0.as_raw_fd(), &name, flags, 0).ok()?;
+        let open =
+            sys::fd::open_at(self.0.as_raw_fd(), &name, flags, 0).map_err(short::note).ok()?;
         Some(Directory(open.into()))
     }
 

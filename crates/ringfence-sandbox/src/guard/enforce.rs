@@ -3,7 +3,7 @@
 use super::quarantine::Quarantine;
 use super::whereabouts::{self, Turn};
 use super::work::Work;
-use super::{Guarding, Said, Saved, aside, crowd, locked, notes, sweep, tracked};
+use super::{Guarding, Said, Saved, aside, crowd, locked, notes, short, sweep, tracked};
 use crate::plan::Found;
 use ringfence_policy::gitread::{MOST_IN_ALL, MOST_STATE};
 use std::cell::OnceCell;
@@ -22,6 +22,7 @@ impl Guarding {
     /// session (the launcher is dead) nothing is kept.
     pub fn enforce(&self, session: Option<&str>) -> Vec<String> {
         let mut said = Vec::new();
+        short::begin();
         let mut places = self.whereabouts();
         for turn in 1..=TURNS {
             let elsewhere = self.elsewhere(&places);
@@ -37,6 +38,7 @@ impl Guarding {
             }
             places = now;
         }
+        said.extend(short::told());
         if session.is_some() {
             self.end();
         }

@@ -23,6 +23,7 @@ mod reach;
 mod renewed;
 mod said;
 mod saved;
+mod short;
 mod stays;
 mod sweep;
 mod tracked;

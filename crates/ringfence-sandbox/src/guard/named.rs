@@ -5,7 +5,7 @@
 //! What an earlier run made, and the user named since, is his: he had a look at it, or could have. What this run
 //! changed is not.
 
-use super::{Directory, Work, changed, expand, locked};
+use super::{Directory, Work, changed, expand, locked, short};
 use ringfence_policy::files::is_program;
 use ringfence_policy::git_everywhere::everywhere;
 use ringfence_policy::gitconfig::last_path;
@@ -109,6 +109,10 @@ fn goes(work: &mut Work<'_>, (file, why): &NotKnown, worktree: &Path) -> bool {
 
 /// A configuration that cannot be read, the user's own, could name all that the run changed: it is taken away.
 fn anything(work: &mut Work<'_>, (file, why): &NotKnown) {
+    // Nor can anything else be read then.
+    if short::is_so() {
+        return;
+    }
     // One that the run made or closed is not there any more.
     if file.symlink_metadata().is_err() || std::mem::replace(&mut work.anything, true) {
         return;

@@ -5,7 +5,7 @@
 //! tells where each is (`/proc/self/fd`, proc_pid_fd(5)), and what was found at a path before the run is looked at where
 //! that is now. What stands at the old path by then is none of the run's, and is left alone.
 
-use super::{Directory, Guarding, Identity, Stamp, said};
+use super::{Directory, Guarding, Identity, Stamp, said, short};
 use crate::plan::{GuardStep, GuardedTree};
 use ringfence_policy::shown;
 use std::cell::{Cell, RefCell};
@@ -92,7 +92,8 @@ impl Guarding {
             return Place::Same;
         };
         let is_at = |path: &Path| top(path).and_then(|top| identity(&top)).as_ref() == Some(is);
-        if is_at(tree) {
+        // Where nothing can be opened, it is not known either that it was renamed.
+        if is_at(tree) || short::came() {
             return Place::Same;
         }
         let Some(top) = held.get(tree) else { return Place::Lost };

@@ -122,12 +122,11 @@ pub(super) fn write_confinement(script: &mut Script, plan: &Plan) {
     const PR_SET_NO_NEW_PRIVS: u32 = 38;
     const CLOSE_RANGE_CLOEXEC: u32 = 4;
     const SIG_SETMASK: u32 = 2;
-    const SIGPIPE: u32 = 13;
-    const SIGXFSZ: u32 = 25;
     script.part(Part::Confine);
     script.aside = script.length();
     script.note("confine the command", None);
     script.call(Sysno::umask, &[Arg::Register(register::UMASK)]);
+    script.step(special::INHERIT, &[Arg::Register(register::INHERITED)]);
     script.note("set its limits", None);
     for limit in &plan.limits {
         let (resource, value) = match limit {
@@ -140,11 +139,6 @@ pub(super) fn write_confinement(script: &mut Script, plan: &Plan) {
     }
     script.note("confine the command", None);
     script.call(Sysno::prctl, &[PR_SET_NO_NEW_PRIVS.into(), 1_u32.into()]);
-    // Rust's runtime ignores SIGPIPE, and we SIGXFSZ; programs expect their default action.
-    let default = Arg::Data(script.constant(&[0; 32]));
-    for signal in [SIGPIPE, SIGXFSZ] {
-        script.call(Sysno::rt_sigaction, &[signal.into(), default, 0_u32.into(), 8_u32.into()]);
-    }
     // In the process tier there is no view to wait for, and root may start where only its capabilities lead.
     if plan.tier == Tier::Process {
         write_start(script, plan);

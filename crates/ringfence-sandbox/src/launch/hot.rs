@@ -158,7 +158,7 @@ pub fn resume(
         plan,
     };
     let network = Network::new(order.filter.clone());
-    let outcome = supervise::until_end(supervised, network, timeout(plan), trace, &duties);
+    let mut outcome = supervise::until_end(supervised, network, timeout(plan), trace, &duties);
     trace.mark("ended");
     if let Some(private) = &private {
         crate::state::remove_private(private);
@@ -168,6 +168,7 @@ pub fn resume(
         put_back(launched);
         cache::forget(launched.command);
     }
+    outcome.iter_mut().for_each(|outcome| guarding.judge(outcome));
     outcome
 }
 

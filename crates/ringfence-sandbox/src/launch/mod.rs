@@ -19,6 +19,7 @@ mod child;
 mod compile;
 mod confine;
 mod cover;
+mod descriptors;
 mod environment;
 mod failure;
 mod filing;
@@ -32,6 +33,7 @@ mod shelf;
 mod skeleton;
 mod view;
 
+pub use descriptors::{enough as enough_descriptors, take_all as take_all_descriptors};
 pub use environment::has_variable;
 pub(crate) use failure::read as read_failure;
 pub use hot::{Resumed, become_warden, resume, resumed};
@@ -198,6 +200,7 @@ fn run_under_our_umask(
 ) -> Result<Outcome, LaunchError> {
     let guarding = Guarding::record(plan, order.since)?;
     guarding.hold();
+    descriptors::enough()?;
     trace.mark("guards-recorded");
     let filing = filing::filing(plan, order, inputs, &guarding);
     for step in &plan.mounts {
@@ -268,7 +271,12 @@ fn run_under_our_umask(
                 image,
                 words,
                 control: theirs,
-                inherited: sys::image::Inherited { umask, mask, job },
+                inherited: sys::image::Inherited {
+                    umask,
+                    mask,
+                    job,
+                    files: descriptors::callers(),
+                },
                 trace,
                 guarding: &guarding,
                 groups: &groups,
@@ -336,6 +344,7 @@ fn run_under_our_umask(
     }
     let mut outcome = outcome?;
     outcome.limits_hit.extend(limits_hit);
+    guarding.judge(&mut outcome);
     Ok(outcome)
 }
 

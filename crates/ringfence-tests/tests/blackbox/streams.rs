@@ -175,7 +175,7 @@ fn the_umask_is_kept() {
 fn ignored_signals_stay_ignored_and_others_are_not() {
     everywhere(|place| {
         let show = "grep -E '^Sig(Ign|Blk|Cgt)' /proc/self/status";
-        for before in ["", "trap '' HUP INT QUIT;"] {
+        for before in ["", "trap '' HUP INT QUIT;", "trap '' PIPE CHLD XFSZ;"] {
             let outside = place.shell(&format!("{before} {show}")).well();
             let inside = place.shell(&format!("{before} $RF -- {show}")).well();
             assert_eq!(inside, outside, "{before}");
