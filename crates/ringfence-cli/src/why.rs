@@ -20,7 +20,7 @@ use ringfence_sandbox::plan::EnvironmentStep;
 use ringfence_sandbox::{launch, planner, text};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 const VERBS: [&str; 7] = ["read", "write", "exec", "connect", "http", "socket", "env"];
 
@@ -141,6 +141,15 @@ fn as_carried_out(mut decision: Decision, policy: &Policy) -> Decision {
     let path = subject.real.as_deref().unwrap_or(&subject.path).to_path_buf();
     let write = matches!(decision.request, Request::Write(_));
     if write
+        && !decision.allowed
+        && decision.layer == "filesystem"
+        && files::is_ones_own(policy, &subject.path)
+    {
+        let explanation = format!("{} is the process's own, as outside", subject.path.display());
+        let (rule, remedy) = (None, None);
+        return Decision { allowed: true, explanation, rule, remedy, ..decision };
+    }
+    if write
         && decision.layer == "private"
         && let Some(above) = unseen_above(policy, &path, &HostFiles)
     {
@@ -159,9 +168,10 @@ fn as_carried_out(mut decision: Decision, policy: &Policy) -> Decision {
     if write && !decision.allowed && decision.layer == "protect" {
         return files::as_kept(decision, policy, &path);
     }
-    if !write && decision.allowed && decision.layer == "filesystem" && files::is_closed(&path) {
-        let explanation =
-            format!("{} is closed to you by its mode, inside as outside", path.display());
+    if decision.allowed
+        && decision.layer == "filesystem"
+        && let Some(explanation) = files::is_closed(&path, write)
+    {
         return Decision { allowed: false, explanation, rule: None, ..decision };
     }
     if !write && decision.allowed && policy.network.mode == NetworkMode::Filtered {
@@ -233,7 +243,8 @@ fn words(decision: &Decision) -> String {
 }
 
 fn question(words: &[OsString], policy: &Policy, inside: bool) -> Result<Request, Fault> {
-    let workdir = &policy.workdir;
+    let seen = |path: &Path| !inside || seen(policy, path);
+    let subject = |path: &OsStr| subject(path, &policy.workdir, &seen);
     let usage = || {
         Fault::usage(
             "ask one thing: ringfence why -- read|write|exec PATH, connect HOST:PORT, \
@@ -246,13 +257,13 @@ fn question(words: &[OsString], policy: &Policy, inside: bool) -> Result<Request
         ("read" | "write" | "exec" | "socket", [path]) if path.is_empty() => Err(Fault::usage(
             format!("{verb}: the path is empty; write `.` for the directory of the run"),
         )),
-        ("read", [path]) => Ok(Request::Read(subject(path, workdir))),
-        ("write", [path]) => Ok(Request::Write(subject(path, workdir))),
+        ("read", [path]) => Ok(Request::Read(subject(path))),
+        ("write", [path]) => Ok(Request::Write(subject(path))),
         ("exec", [path]) => {
             let found = program(path, policy, inside);
-            Ok(Request::Exec(found.unwrap_or_else(|| subject(path, workdir))))
+            Ok(Request::Exec(found.unwrap_or_else(|| subject(path))))
         }
-        ("socket", [path]) => Ok(Request::Socket(subject(path, workdir))),
+        ("socket", [path]) => Ok(Request::Socket(subject(path))),
         ("connect", [target]) => connect(target),
         ("env", [name]) => Ok(Request::Env { name: name.to_string_lossy().into_owned() }),
         ("http", [method, url]) => Ok(Request::Http {
@@ -269,13 +280,28 @@ fn question(words: &[OsString], policy: &Policy, inside: bool) -> Result<Request
 }
 
 /// `~/x` works although the shell did not expand it.
-fn subject(path: &OsStr, workdir: &Path) -> Subject {
+fn subject(path: &OsStr, workdir: &Path, seen: &dyn Fn(&Path) -> bool) -> Subject {
     let path = Path::new(path);
     let expanded = match (path.strip_prefix("~"), ringfence_sys::identity::home()) {
         (Ok(rest), Some(home)) => home.join(rest),
         _ => workdir.join(path),
     };
-    Subject::on_host(&expanded, &HostFiles)
+    Subject::on_host(&above_links(&expanded, seen), &HostFiles)
+}
+
+/// A path whose `..` behind a link goes to what is above that which the link leads to, as the kernel has it.
+fn above_links(path: &Path, seen: &dyn Fn(&Path) -> bool) -> PathBuf {
+    let mut way = PathBuf::new();
+    for part in path.components() {
+        if part == Component::ParentDir {
+            let real = Resolver::once(&HostFiles).real(&way).ok().filter(|_| seen(&way));
+            way = real.map_or(way, |real| real.path);
+            way.pop();
+        } else {
+            way.push(part);
+        }
+    }
+    way
 }
 
 /// A program is looked for in `PATH`, as `run` does; nothing where it is named by its path.
@@ -308,7 +334,7 @@ fn nowhere(words: &[OsString], policy: &Policy, inside: bool) -> Option<Decision
     if program(name, policy, inside).is_some() {
         return None;
     }
-    let here = subject(name, &policy.workdir);
+    let here = subject(name, &policy.workdir, &|_| true);
     let there = here.path.is_file() && (!inside || seen(policy, &here.path));
     let remedy = there.then(|| format!("name it by its path: ./{}", name.display()));
     Some(Decision {

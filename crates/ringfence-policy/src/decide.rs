@@ -5,7 +5,7 @@
 use crate::files::FileView;
 use crate::host::Host;
 use crate::policy::{Policy, Source};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
 
 /// The version of the JSON form of a [`Decision`].
@@ -15,13 +15,23 @@ pub const SCHEMA: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Subject {
     /// Absolute and lexically normal.
+    #[serde(serialize_with = "text")]
     pub path: PathBuf,
     /// With every link followed, when that is known and different.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "text_of", skip_serializing_if = "Option::is_none")]
     pub real: Option<PathBuf>,
     /// It is known not to exist, so that a rule about it must say that it may be missing.
     #[serde(skip)]
     pub missing: bool,
+}
+
+/// A path as it is shown: what is no text in it is U+FFFD.
+fn text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
+}
+
+fn text_of<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_deref().map(Path::to_string_lossy).serialize(serializer)
 }
 
 impl Subject {

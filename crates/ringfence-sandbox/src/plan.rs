@@ -11,6 +11,7 @@ mod gateway;
 mod guarded;
 mod landlock;
 mod lean;
+mod paths;
 
 pub use apart::Apart;
 pub use besides::{Besides, Entry};
@@ -18,6 +19,7 @@ pub use bus::{Bus, BusGrant};
 pub use gateway::{Gateway, GatewayTree};
 pub use guarded::{Found, GuardStep, GuardedTree};
 pub use landlock::{FileRule, Landlock, PortRule, Rights};
+pub use paths::shown;
 
 use ringfence_net::inspect::Content;
 use ringfence_policy::{Layer, NetworkMode, Publish, Source};
@@ -75,6 +77,7 @@ pub enum MountOp {
     /// A symbolic link, as the host has it.
     Symlink {
         /// What it points to.
+        #[serde(serialize_with = "paths::write")]
         target: PathBuf,
     },
     /// The host's file or directory of the same path.
@@ -100,14 +103,16 @@ pub enum MountOp {
     /// The terminal that the command inherits, so that `ttyname(3)` finds a name for it.
     Console {
         /// Its name on the host.
+        #[serde(serialize_with = "paths::write")]
         from: PathBuf,
     },
     /// A persistent home, kept elsewhere on the host.
     NamedHome {
         /// Where it is kept.
+        #[serde(serialize_with = "paths::write")]
         from: PathBuf,
         /// What is written goes to a layer; where that is, as for `Overlay`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, serialize_with = "paths::write", skip_serializing_if = "Option::is_none")]
         apart: Option<PathBuf>,
     },
     /// As `Bind`, but what is written goes to a layer of its own; the host's stays as it is.
@@ -115,7 +120,7 @@ pub enum MountOp {
         /// A directory; else one file in one.
         directory: bool,
         /// Where `upper` and `work` of the layer are; see [`Plan::keep_apart`].
-        #[serde(skip_serializing_if = "is_empty")]
+        #[serde(serialize_with = "paths::write", skip_serializing_if = "is_empty")]
         apart: PathBuf,
     },
     /// A public file of this session's, read-only; what is in it is known once the session has
@@ -151,6 +156,7 @@ pub enum MountOp {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountStep {
     /// Where.
+    #[serde(serialize_with = "paths::write")]
     pub path: PathBuf,
     /// What.
     #[serde(flatten)]
@@ -264,6 +270,7 @@ pub enum LimitStep {
     /// A control group of version 2.
     Cgroup {
         /// The directory under which the sandbox's group is made.
+        #[serde(serialize_with = "paths::write")]
         parent: PathBuf,
         /// File and value, in order.
         settings: Vec<(String, String)>,
@@ -271,6 +278,7 @@ pub enum LimitStep {
     /// A control group of version 1.
     CgroupV1 {
         /// The controller's directory under which the sandbox's group is made.
+        #[serde(serialize_with = "paths::write")]
         parent: PathBuf,
         /// File and value, in order.
         settings: Vec<(String, String)>,
@@ -364,16 +372,16 @@ pub struct Plan {
     pub mounts: Vec<MountStep>,
     /// The process tier's private directory, which stands in for home and `/tmp`, is made in this
     /// one of the user's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, serialize_with = "paths::write", skip_serializing_if = "Option::is_none")]
     pub private: Option<PathBuf>,
     /// The home, where a private one that is gone with the run is in its place.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, serialize_with = "paths::write", skip_serializing_if = "Option::is_none")]
     pub home: Option<PathBuf>,
     /// What the process tier's shows of home: names, and where they lead.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, serialize_with = "paths::write", skip_serializing_if = "Vec::is_empty")]
     pub home_links: Vec<(PathBuf, PathBuf)>,
     /// Public files of the session in the process tier's private directory, by name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, serialize_with = "paths::write", skip_serializing_if = "Vec::is_empty")]
     pub private_files: Vec<(PathBuf, Content)>,
     /// The Landlock domain; unset when accepted as missing.
     pub landlock: Option<Landlock>,
@@ -415,12 +423,13 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub publish: Vec<Publish>,
     /// Unix sockets of the host that are shown by name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, serialize_with = "paths::write", skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<PathBuf>,
     /// The machine around it (vm tier): the rest of the plan is the sandbox of its bridge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<crate::vm::Shape>,
     /// Where the command starts.
+    #[serde(serialize_with = "paths::write")]
     pub workdir: PathBuf,
     /// Accepted weaknesses.
     pub degraded: Vec<Degraded>,

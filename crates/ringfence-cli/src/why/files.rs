@@ -26,23 +26,71 @@ pub(super) fn plan(policy: &Policy) -> Option<Plan> {
     planner::plan(&carried, &facts, &HostPaths).ok()
 }
 
-/// Whether its mode closes a file or directory of the host's to the user inside, where root has no capability either.
-pub(super) fn is_closed(path: &Path) -> bool {
-    let refused = |error: std::io::Error| error.kind() == ErrorKind::PermissionDenied;
+/// Why a file or directory of the host's cannot be read or written inside either, whatever is granted; its modes hold root
+/// too, who has no capability there.
+pub(super) fn is_closed(path: &Path, write: bool) -> Option<String> {
+    const CIRCLE: i32 = 40; // ELOOP
+    let shown = path.display();
     match path.metadata() {
-        // Others do something when they are opened.
-        Ok(data) if !data.is_file() && !data.is_dir() => false,
-        Ok(data) if ringfence_sys::identity::user() == 0 => {
-            let read = match (data.uid(), data.gid()) {
-                (0, _) => 0o400,
-                (_, 0) => 0o040,
-                _ => 0o004,
-            };
-            data.mode() & read == 0
+        Err(error) if error.raw_os_error() == Some(CIRCLE) => {
+            return Some(format!("{shown} leads nowhere: symbolic links lead in a circle"));
         }
-        Ok(_) => File::open(path).is_err_and(refused),
-        Err(error) => refused(error),
+        Err(error) if error.kind() == ErrorKind::NotFound && write => {
+            // What is to be made is made in the directory that is there.
+            let is_there = |path: &&Path| path.symlink_metadata().is_ok();
+            let above = path.ancestors().skip(1).find(is_there)?;
+            let closed = above.is_dir() && !lets(above, 0o3);
+            let above = above.display();
+            let why = format!("{shown} cannot be made: {above} is closed to you by its mode");
+            return closed.then_some(why + ", inside as outside");
+        }
+        Err(error) if error.kind() != ErrorKind::PermissionDenied => return None,
+        // Others do something when they are opened.
+        Ok(data) if !data.is_file() && !data.is_dir() => return None,
+        Ok(data) => {
+            let wanted = if !write {
+                0o4
+            } else if data.is_dir() {
+                0o3
+            } else {
+                0o2
+            };
+            if lets(path, wanted) {
+                return None;
+            }
+        }
+        Err(_) => {}
     }
+    Some(format!("{shown} is closed to you by its mode, inside as outside"))
+}
+
+/// Whether the mode of a file or directory lets the user inside do this with it: read 4, write 2, search 1.
+fn lets(path: &Path, wanted: u32) -> bool {
+    if ringfence_sys::identity::user() != 0 {
+        return match wanted {
+            0o4 => File::open(path).is_ok(),
+            _ => ringfence_sys::fd::may_write(path),
+        };
+    }
+    path.metadata().is_ok_and(|data| {
+        let shift = match (data.uid(), data.gid()) {
+            (0, _) => 6,
+            (_, 0) => 3,
+            _ => 0,
+        };
+        data.mode() >> shift & wanted == wanted
+    })
+}
+
+/// Whether a path is one of what the kernel shows a process of itself (proc_pid(5)), and a plan lets it change that where
+/// it may outside.
+pub(super) fn is_ones_own(policy: &Policy, path: &Path) -> bool {
+    let own = ["/proc/self", "/proc/thread-self"].map(Path::new);
+    let lets = |rule: &FileRule| rule.path == Path::new("/proc") && rule.rights != Rights::Read;
+    own.iter().any(|own| path.starts_with(own) && path != *own)
+        && plan(policy).is_some_and(|plan| {
+            plan.landlock.is_none_or(|landlock| landlock.files.iter().any(lets))
+        })
 }
 
 /// Some files are ringfence's own, shown beside what the host has (settings of browsers).

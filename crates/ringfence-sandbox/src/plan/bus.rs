@@ -8,15 +8,21 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bus {
     /// The socket inside.
+    #[serde(serialize_with = "super::paths::write")]
     pub socket: PathBuf,
     /// The filter: xdg-dbus-proxy(1).
+    #[serde(serialize_with = "super::paths::write")]
     pub program: PathBuf,
     /// The bus behind it, as the D-Bus specification writes addresses.
     pub address: String,
     /// What the filter lets through; nothing else.
     pub grants: Vec<BusGrant>,
     /// Where the filter notes what is asked of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        serialize_with = "super::paths::write",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub trace: Option<PathBuf>,
     /// Why there is a bus.
     pub rule: Source,

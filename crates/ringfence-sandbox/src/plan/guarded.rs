@@ -21,6 +21,7 @@ pub enum Found {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardStep {
     /// The path.
+    #[serde(serialize_with = "super::paths::write")]
     pub path: PathBuf,
     /// What it was.
     pub found: Found,
@@ -34,21 +35,34 @@ pub struct GuardStep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardedTree {
     /// The writable tree.
+    #[serde(serialize_with = "super::paths::write")]
     pub tree: PathBuf,
     /// Names whose first component did not exist at its top.
     pub absent: Vec<(Cow<'static, str>, Guarded)>,
     /// Names looked for at the end in the directories below its top.
     pub nested: Vec<(Cow<'static, str>, Guarded)>,
     /// Paths in it that would be protected, and that rules grant for writing by name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        serialize_with = "super::paths::write",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub lifted: Vec<PathBuf>,
     /// Files in it that rules grant for writing by name, and whether they would be protected: they themselves, not what is
     /// in a directory that is made in the place of one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        serialize_with = "super::paths::write",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub files: Vec<(PathBuf, bool)>,
     /// Directories in it that rules grant for writing by name: who grants just the one that a configuration names lifts
     /// that.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        serialize_with = "super::paths::write",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub granted: Vec<PathBuf>,
 }
 

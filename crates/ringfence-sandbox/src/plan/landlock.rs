@@ -22,6 +22,7 @@ pub enum Rights {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRule {
     /// The path below which it holds.
+    #[serde(serialize_with = "super::paths::write")]
     pub path: PathBuf,
     /// What it grants.
     pub rights: Rights,

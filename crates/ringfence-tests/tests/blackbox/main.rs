@@ -138,6 +138,7 @@ mod toolchains;
 mod tracing;
 mod truth;
 mod truth_drawn;
+mod truth_modes;
 mod truth_told;
 mod virtual_environments;
 mod vm;
