@@ -115,6 +115,8 @@ impl Programs<'_, '_, '_> {
                 }
             } else if name == b"trap" && by.is_some() {
                 rest.iter().take(1).for_each(|text| self.texts_of(text, by, depth));
+            } else if name == b"set" && by.is_some() {
+                self.told("set", Path::new(""), rest, by, depth);
             } else if by.is_some() && supplies::is_builtin(name) {
                 continue;
             } else {

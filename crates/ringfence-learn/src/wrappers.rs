@@ -48,7 +48,7 @@ const fn words(
     Wrapper { names, short, long, operands, takes: Takes::Words }
 }
 
-const WRAPPERS: [Wrapper; 31] = [
+const WRAPPERS: [Wrapper; 33] = [
     Wrapper {
         names: &["env"],
         short: "uCa",
@@ -66,6 +66,22 @@ const WRAPPERS: [Wrapper; 31] = [
     ),
     // It has the loader tell what the program would load: that must be there.
     words(&["ldd"], "", &[], 0),
+    words(
+        &["ld.so"],
+        "",
+        &[
+            "library-path",
+            "preload",
+            "argv0",
+            "inhibit-rpath",
+            "audit",
+            "glibc-hwcaps-prepend",
+            "glibc-hwcaps-mask",
+        ],
+        0,
+    ),
+    // `set -- git …; "$@"`: what it makes the arguments may be started.
+    words(&["set"], "o", &[], 0),
     words(&["exec"], "a", &[], 0),
     words(&["stdbuf"], "ioe", &["input", "output", "error"], 0),
     words(&["time"], "fo", &["format", "output"], 0),
@@ -156,6 +172,9 @@ pub fn starts(name: &str, arguments: &[Word]) -> Option<Starts> {
     let option = |word: &Word| matches!(word.values(), [only] if only.starts_with(b"-"));
     let bare = name == "setarch" && arguments.first().is_some_and(option);
     let name = if bare { "linux64" } else { name };
+    // The loader has a name for each machine, and one for each C library.
+    let loader = name.starts_with("ld-linux") || name.starts_with("ld-musl-");
+    let name = if loader { "ld.so" } else { name };
     // Each command of each script is held against all: most differ in the first letter.
     let initial = name.bytes().next();
     let is = |known: &&str| known.bytes().next() == initial && *known == name;
@@ -171,7 +190,14 @@ impl Wrapper {
         let mut rest = arguments;
         let mut operands = self.operands;
         while let Some((first, after)) = rest.split_first() {
-            let Some(word) = first.constant() else { break };
+            let Some(word) = first.constant() else {
+                // Of `env A=$B git` it is known that it is no command, of `env $A git` it is not: both are looked for.
+                if self.takes == Takes::Split && operands == 0 && !after.is_empty() {
+                    rest = after;
+                    continue;
+                }
+                break;
+            };
             let assignment = word.contains(&b'=') && !word.starts_with(b"/");
             if word == b"--" {
                 rest = after;
@@ -268,7 +294,10 @@ mod tests {
 
     #[test]
     fn what_is_started_stands_behind_options_and_operands() {
-        let lines: [&[&str]; 23] = [
+        let lines: [&[&str]; 26] = [
+            &["ld-linux-x86-64.so.2", "--library-path", "/x", "--argv0=y", "git", "x"],
+            &["ld-musl-x86_64.so.1", "--", "git", "x"],
+            &["set", "-eo", "pipefail", "--", "git", "x"],
             &["env", "-i", "A=b", "git", "x"],
             &["env", "--chdir", "/", "-u", "A", "git", "x"],
             &["env", "-S", "A=b git x"],

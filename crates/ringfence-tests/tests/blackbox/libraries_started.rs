@@ -1,6 +1,7 @@
 //! `--libs exact`: what programs start by name, and what is in them, is part of the set.
 
 use ringfence_tests::{Person, Place, Tier, left_out};
+use std::path::Path;
 
 const EXACT: [&str; 2] = ["--libs", "exact"];
 
@@ -109,11 +110,13 @@ fn what_another_program_starts_for_somebody_is_there() {
     if !place.has("git", "--version") {
         return;
     }
-    let lines: [&[&str]; 19] = [
+    let lines: [&[&str]; 21] = [
         &["bash", "-lc", "git --version"],
         &["bash", "-c", "trap 'git --version' EXIT"],
         &["sh", "-c", "sh <<E\ngit --version\nE"],
         &["bash", "-c", "bash <<<'git --version'"],
+        &["sh", "-c", "set -- git --version; \"$@\""],
+        &["sh", "-c", "env -i PATH=$PATH git --version"],
         &["env", "-S", "A=b git --version"],
         &["env", "-iS", "PATH=/usr/bin git", "--version"],
         &["env", "--chdir", "/", "git", "--version"],
@@ -132,6 +135,10 @@ fn what_another_program_starts_for_somebody_is_there() {
     ];
     for line in lines {
         same(place, line);
+    }
+    let loaders = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
+    for loader in loaders.into_iter().filter(|loader| Path::new(loader).exists()) {
+        same(place, &[loader, "/usr/bin/git", "--version"]);
     }
     place.script("s", "#!/usr/bin/env -S nice --adjustment 5 git --version\n");
     let exact = place.run(&EXACT, &["./s"]);
