@@ -54,8 +54,11 @@ pub fn explain(arguments: Vec<OsString>) -> Result<u8, Fault> {
         let narrowed = answer.roots.iter().any(|root| real.starts_with(root));
         let granted = decide(&policy, &Request::Read(Subject::on_host(&path, &HostFiles)));
         if narrowed && granted.allowed {
-            lines.push("the command was not found to need it: --libs exact hides it".to_owned());
-            lines.push(format!("to change it: --read {}", path.display()));
+            if is_on_host(&path, &mut lines) {
+                let hides = "the command was not found to need it: --libs exact hides it";
+                lines.push(hides.to_owned());
+                lines.push(format!("to change it: {}", shown::option("--read", &path, false)));
+            }
         } else if !granted.allowed {
             lines.push(granted.explanation);
             lines.extend(granted.remedy.map(|remedy| format!("to change it: {remedy}")));
@@ -67,7 +70,10 @@ pub fn explain(arguments: Vec<OsString>) -> Result<u8, Fault> {
         return Ok(u8::from(!seen));
     }
     let verdict = if seen { "in the view" } else { "not in the view" };
-    let text = format!("{}: {verdict}\n  {}\n", path.display(), lines.join("\n  "));
+    // A name with an end of line in it would make lines of its own.
+    let lines: Vec<_> = lines.iter().map(|line| shown::line(line)).collect();
+    let named = path.display().to_string();
+    let text = format!("{}: {verdict}\n  {}\n", shown::line(&named), lines.join("\n  "));
     print(shown::message(&text).as_bytes())?;
     Ok(u8::from(!seen))
 }

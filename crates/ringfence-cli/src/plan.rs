@@ -9,6 +9,7 @@ use ringfence_sandbox::facts::{Facts, HostPaths};
 use ringfence_sandbox::inputs::Inputs;
 use ringfence_sandbox::plan::{
     CallRule, EnvironmentStep, Found, LimitStep, MountOp, MountStep, Plan, Rights, Test, Verdict,
+    shown as shown_plan,
 };
 use ringfence_sandbox::{planner, text};
 use std::ffi::OsString;
@@ -33,7 +34,7 @@ pub fn plan(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
     let mut out = std::io::stdout().lock();
     let written = if parsed.has("json") {
-        let mut json = serde_json::to_value(&plan).map_err(Fault::of)?;
+        let mut json = shown_plan(&plan).map_err(Fault::of)?;
         // The mechanism of the bridge's sandbox is the namespace tier's; the user's tier is this.
         json["tier"] = plan.tier_name().into();
         writeln!(out, "{}", shown::json(&format!("{json:#}")))
@@ -45,6 +46,9 @@ pub fn plan(arguments: Vec<OsString>) -> Result<u8, Fault> {
         std::io::ErrorKind::BrokenPipe => Ok(()),
         _ => Err(Fault::of(error)),
     })?;
+    if let Some(why) = crate::run::nowhere(&policy, &parsed.rest) {
+        ringfence_sys::say!("ringfence: {} (run ends with 127)", shown::message(&why));
+    }
     Ok(0)
 }
 

@@ -5,11 +5,10 @@ use crate::generate::print;
 use crate::options::{BARE, PLAIN, Parsed, parse};
 use crate::request::{with_catalog, with_context};
 use crate::{help, learnt_calls, profile_new, trust};
-use ringfence_policy::catalog::{Kind, Place};
-use ringfence_policy::profile::Value;
+use ringfence_policy::catalog::{Catalog, Kind, Place};
 use ringfence_policy::profile::configured;
 use ringfence_policy::suggest::nearest;
-use ringfence_policy::{Key, Request, resolve};
+use ringfence_policy::{Request, merge, resolve};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -137,22 +136,11 @@ fn check(names: &[&str]) -> Result<u8, Fault> {
     Ok(0)
 }
 
-/// The settings of a profile, one line each, for comparing.
+/// What a profile comes to with all that it builds on, one line for each setting.
 fn settings(name: &str) -> Result<BTreeSet<String>, Fault> {
-    let profile = with_catalog(|catalog| catalog.profile(name).map_err(Fault::of))?;
-    Ok(profile.values.iter().flat_map(|(key, value)| lines(*key, value)).collect())
-}
-
-fn lines(key: Key, value: &Value) -> Vec<String> {
-    let key = key.path();
-    match value {
-        Value::Text(text) => vec![format!("{key} = {text}")],
-        Value::Flag(flag) => vec![format!("{key} = {flag}")],
-        Value::List(list) => list.iter().map(|text| format!("{key}: {text}")).collect(),
-        Value::Pairs(pairs) => {
-            pairs.iter().map(|(name, value)| format!("{key}: {name}={value}")).collect()
-        }
-    }
+    let chain = |catalog: &Catalog<'_>| catalog.chain(&[name.to_owned()], &[], &[]);
+    let profiles = with_catalog(|catalog| chain(catalog).map_err(Fault::of))?;
+    Ok(merge::lines(profiles))
 }
 
 /// Where the user's own profiles stand.

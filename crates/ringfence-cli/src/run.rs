@@ -282,20 +282,25 @@ fn conclude(
 }
 
 /// That the command is nowhere, where something would be made for it first: an agent's state, for one that is not
-/// installed. Inside there is no program that is not on the host.
+/// installed.
 fn missing(policy: &Policy, argv: &[OsString]) -> Option<Fault> {
+    let message = nowhere(policy, argv).filter(|_| !policy.made.is_empty())?;
+    Some(Fault { message, code: 127 })
+}
+
+/// That a command is in no directory of `PATH`: inside there is no program that is not on the host.
+pub fn nowhere(policy: &Policy, argv: &[OsString]) -> Option<String> {
     let name = argv.first().filter(|name| !name.as_bytes().contains(&b'/'))?;
     let set = policy.environment.set.get("PATH").map(|(value, _)| OsString::from(value));
     let search = set.or_else(|| std::env::var_os("PATH"))?;
     let there = |place: PathBuf| policy.workdir.join(place).join(name).exists();
-    if policy.made.is_empty() || name.is_empty() || std::env::split_paths(&search).any(there) {
+    if name.is_empty() || std::env::split_paths(&search).any(there) {
         return None;
     }
     let name = name.display();
-    let message = format!(
+    Some(format!(
         "command not found: {name} is in no directory of PATH that the sandbox can see, nor in any other"
-    );
-    Some(Fault { message, code: 127 })
+    ))
 }
 
 /// What the user should know before the run.

@@ -8,6 +8,7 @@ use crate::key::{Key, Shape};
 use crate::policy::Source;
 use crate::profile::{Profile, Value};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 
 /// An option of the command line: the key it stands for, and its value as typed.
@@ -59,6 +60,22 @@ impl Entry {
     pub fn with_text(&self, text: OsString) -> Entry {
         Entry { text: Cow::Owned(text), ..self.clone() }
     }
+}
+
+/// What profiles come to when one builds on another, a line for each setting: for comparing.
+pub fn lines(profiles: Vec<Profile>) -> BTreeSet<String> {
+    // What it builds on is in it, and what it is about is none of the rules.
+    const ABOUT: [Key; 2] = [Key::Extends, Key::Description];
+    let merged = Merged::of(profiles, &[]);
+    let line = |entry: &Entry| {
+        let (key, text) = (entry.key.path(), entry.text.to_string_lossy());
+        match entry.key.info().shape {
+            Shape::Grants | Shape::Adds | Shape::Pairs => format!("{key}: {text}"),
+            Shape::Text | Shape::Quantity | Shape::Flag => format!("{key} = {text}"),
+        }
+    };
+    let rules = merged.entries.iter().filter(|entry| !ABOUT.contains(&entry.key));
+    rules.map(line).collect()
 }
 
 /// All rules, in the order in which they count.

@@ -87,7 +87,14 @@ impl Profile {
         let reader = Reader { text, origin };
         let root = DeTable::parse(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            reader.error(at, error.message().replace('\n', ", "))
+            let mut message = error.message().replace('\n', ", ");
+            if message == "duplicate key"
+                && let Some(key) = error.span().and_then(|span| text.get(span))
+            {
+                let key = key.trim();
+                message = format!("`{key}` stands twice in one table: leave one of them");
+            }
+            reader.error(at, message)
         })?;
         let mut profile = Profile { origin: Text::Owned(origin.to_owned()), ..Profile::default() };
         for (name, value) in root.get_ref().iter() {
@@ -333,6 +340,11 @@ impl Reader<'_> {
             }
             (Shape::Pairs, DeValue::Table(pairs)) => {
                 let pairs = pairs.iter().map(|(name, value)| {
+                    let (at, shown) = (name.span().start, name.get_ref());
+                    if shown.is_empty() || shown.contains(['=', '\0']) {
+                        let message = format!("`{}` cannot be the name of a variable", shown);
+                        return Err(self.error(at, message));
+                    }
                     let value = self.scalar(info, value, true)?;
                     Ok((Text::Owned(name.get_ref().clone().into_owned()), value))
                 });

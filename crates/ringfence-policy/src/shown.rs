@@ -33,11 +33,44 @@ pub fn bytes(bytes: &[u8]) -> String {
 
 /// A word as a shell reads it back: names in advice are whoever's who made them.
 pub fn word(word: &str) -> String {
+    word_of(word.as_bytes())
+}
+
+/// The same of a word that may be no text. What a terminal obeys, and bytes that are none, are written as bash, zsh and
+/// others read them (`$'\t'`): by three octal digits, which nothing behind them can be taken for.
+fn word_of(word: &[u8]) -> String {
+    let word = match std::str::from_utf8(word) {
+        Ok(word) if !word.contains(obeyed) => word,
+        _ => return spelled_word(word),
+    };
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
     }
     quoted_word(word)
+}
+
+fn spelled_word(word: &[u8]) -> String {
+    let mut out = "$'".to_owned();
+    let by_number = |bytes: &[u8], out: &mut String| {
+        for byte in bytes {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\\{byte:03o}");
+        }
+    };
+    for chunk in word.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\n' => out.push_str("\\n"),
+                '\t' => out.push_str("\\t"),
+                '\'' | '\\' => out.extend(['\\', c]),
+                c if obeyed(c) => by_number(c.encode_utf8(&mut [0; 4]).as_bytes(), &mut out),
+                c => out.push(c),
+            }
+        }
+        by_number(chunk.invalid(), &mut out);
+    }
+    out + "'"
 }
 
 /// The same, in quotes whatever it is.
@@ -48,7 +81,7 @@ pub fn quoted_word(word: &str) -> String {
 /// An option with a path, as a shell reads it back; `missing`: it need not be there.
 pub fn option(option: &str, path: &Path, missing: bool) -> String {
     let mark = if missing { "?" } else { "" };
-    format!("{option} {}", word(&format!("{mark}{}", quote(path).to_string_lossy())))
+    format!("{option} {}", word_of(&[mark.as_bytes(), quote(path).as_bytes()].concat()))
 }
 
 /// A message of several parts, lines and indents of its own included; what else a terminal obeys is
@@ -122,6 +155,30 @@ pub fn obeyed(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_read_back_by_a_shell() {
+        use std::ffi::OsStr;
+        let names: [&[u8]; 8] = [
+            b"a",
+            b"a b",
+            b"it's",
+            b"a\tb\n",
+            b"\xff1",
+            b"'\\\x1b7\xe2\x80\xae0",
+            b"$x",
+            b"\xc3\xa4",
+        ];
+        for name in names {
+            let script = format!("printf %s {}", word_of(name));
+            let read =
+                std::process::Command::new("bash").args(["-c", &script]).output().expect("bash");
+            assert_eq!(read.stdout, name, "{script}");
+            let option = option("--read", Path::new(OsStr::from_bytes(name)), true);
+            assert!(!option.contains(obeyed), "{option}");
+        }
+        assert_eq!(option("-r", Path::new(OsStr::from_bytes(b"a\t\xff")), true), r"-r $'?a\t\377'");
+    }
 
     #[test]
     fn nothing_is_left_that_a_terminal_obeys() {

@@ -7,12 +7,28 @@ use serde_json::Value as Json;
 
 pub(super) fn import(importer: &mut Importer) {
     importer.set_text(Key::Description, "Imported from Claude Code's settings.");
-    for (list, allows) in [("permissions.allow", true), ("permissions.deny", false)] {
-        for rule in importer.texts(list) {
-            permission(importer, list, &rule, allows);
+    let denied = importer.texts("permissions.deny");
+    let asks = importer.texts("permissions.ask");
+    for rule in importer.texts("permissions.allow") {
+        // There the strictest rule counts, whatever the order: deny, ask, allow.
+        let stricter = |(list, other): &(&str, &String)| {
+            covers(other, &rule).then(|| (list.to_string(), other.to_string()))
+        };
+        let lists = denied
+            .iter()
+            .map(|other| ("deny", other))
+            .chain(asks.iter().map(|other| ("ask", other)));
+        match lists.into_iter().find_map(|one| stricter(&one)) {
+            Some((list, other)) => importer.note(format!(
+                "`permissions.allow`: `{rule}` is overruled by `{other}` in `permissions.{list}`: left out"
+            )),
+            None => permission(importer, "permissions.allow", &rule, true),
         }
     }
-    for rule in importer.texts("permissions.ask") {
+    for rule in &denied {
+        permission(importer, "permissions.deny", rule, false);
+    }
+    for rule in asks {
         importer.note(format!("`permissions.ask`: `{rule}` asks; a sandbox does not, so it is neither granted nor denied"));
     }
     let directories = importer.texts("permissions.additionalDirectories");
@@ -35,12 +51,35 @@ pub(super) fn import(importer: &mut Importer) {
     }
 }
 
-/// One rule `Tool` or `Tool(what)`.
-fn permission(importer: &mut Importer, list: &str, rule: &str, allows: bool) {
-    let (tool, what) = match rule.split_once('(') {
+/// What a rule `Tool` or `Tool(what)` is of.
+fn parts(rule: &str) -> (&str, Option<&str>) {
+    match rule.split_once('(') {
         Some((tool, rest)) => (tool, Some(rest.strip_suffix(')').unwrap_or(rest))),
         None => (rule, None),
-    };
+    }
+}
+
+/// What a rule of a tool counts for: one about reading for all that read, one about editing for all that write.
+fn family(tool: &str) -> &str {
+    match tool {
+        "Glob" | "Grep" | "LS" => "Read",
+        "Write" | "MultiEdit" | "NotebookEdit" => "Edit",
+        tool => tool,
+    }
+}
+
+/// Whether one rule is about all that another is about: it is the same, or names nothing but the tool.
+fn covers(rule: &str, other: &str) -> bool {
+    let ((tool, what), (of, _)) = (parts(rule), parts(other));
+    let all = matches!(what, None | Some("" | "*" | "**" | "domain:*" | "//**"));
+    // Who may read nothing has nothing to edit.
+    let same = family(tool) == family(of) || family(tool) == "Read" && family(of) == "Edit";
+    rule == other || all && same || rule == "*"
+}
+
+/// One such rule.
+fn permission(importer: &mut Importer, list: &str, rule: &str, allows: bool) {
+    let (tool, what) = parts(rule);
     match (tool, what) {
         (
             "Read" | "Edit" | "Write" | "MultiEdit" | "NotebookEdit" | "Glob" | "Grep" | "LS",

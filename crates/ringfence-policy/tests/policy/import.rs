@@ -163,3 +163,32 @@ fn no_variable_is_written_that_no_program_can_have() {
     assert!(noted(&imported, "`env.A`") && noted(&imported, "`env.B=`"), "{:?}", imported.notes);
     assert!(imported.toml.contains("KEPT"), "{}", imported.toml);
 }
+
+/// A rule that names nothing but its tool is about all of it.
+#[test]
+fn what_is_denied_or_asked_about_as_a_whole_is_not_granted() {
+    for (allow, other) in [
+        ("WebFetch(domain:example.org)", "WebFetch"),
+        ("WebFetch(domain:example.org)", "WebFetch(domain:*)"),
+        ("WebFetch(domain:example.org)", "WebFetch(domain:example.org)"),
+        ("Read(~/x)", "Read"),
+        ("Grep(~/x)", "Read(**)"),
+        ("Edit(~/x)", "Edit"),
+        ("Write(~/x)", "Edit(*)"),
+        ("Edit(~/x)", "Read"),
+    ] {
+        for list in ["deny", "ask"] {
+            let settings = serde_json::json!({"permissions": {"allow": [allow], list: [other]}});
+            let imported = read(Peer::Claude, &settings.to_string());
+            for key in [Key::Read, Key::Write, Key::AllowHost] {
+                assert_eq!(imported.profile.list(key), None, "{allow} {list} {other}");
+            }
+            assert!(noted(&imported, "overruled"), "{:?}", imported.notes);
+        }
+    }
+    // The control: others do not overrule.
+    let settings = r#"{"permissions": {"allow": ["WebFetch(domain:a.example)", "Read(~/x)"], "deny": ["WebFetch(domain:b.example)", "Edit"]}}"#;
+    let imported = read(Peer::Claude, settings);
+    assert_eq!(list(&imported, Key::AllowHost), ["a.example"]);
+    assert_eq!(list(&imported, Key::Read), ["~/x?"]);
+}

@@ -100,6 +100,18 @@ fn values_of_the_wrong_kind_name_their_line() {
         ("[environment]\nclean = 1", "test, line 2: `clean` takes true or false, not a number"),
         ("filesystem = 1", "test, line 1: there is no key `filesystem`"),
         ("[filesystem]\nread = [\"a\\u0000b\"]", "test, line 2: `read` holds a NUL"),
+        (
+            "[environment]\nset = { \"A=B\" = \"x\" }",
+            "test, line 2: `A=B` cannot be the name of a variable",
+        ),
+        (
+            "[environment]\nset = { \"\" = \"x\" }",
+            "test, line 2: `` cannot be the name of a variable",
+        ),
+        (
+            "[filesystem]\nread = []\nread = [\"a\"]",
+            "test, line 3: `read` stands twice in one table: leave one of them",
+        ),
         ("[filesystem]\nread = [\"a\"", "test, line 2:"),
         ("[filesystem]\nread = []\nread = []", "test, line 3:"),
     ];
@@ -300,7 +312,7 @@ fn value(shape: Shape, values: &'static [&'static str]) -> BoxedStrategy<Value> 
         Shape::Grants | Shape::Adds => {
             prop::collection::vec(text, 0..4).prop_map(Value::List).boxed()
         }
-        Shape::Pairs => prop::collection::btree_map("[^\u{0}]{1,8}", text, 0..3)
+        Shape::Pairs => prop::collection::btree_map("[^\u{0}=]{1,8}", text, 0..3)
             .prop_map(|pairs| {
                 Value::Pairs(pairs.into_iter().map(|(name, value)| (name.into(), value)).collect())
             })

@@ -1,7 +1,7 @@
 //! The profiles that ship, each with the real program where it is installed; features, arguments,
 //! hooks, and the user's own profiles.
 
-use ringfence_tests::{Place, Running, Tier, everybody, everywhere, left_out};
+use ringfence_tests::{Person, Place, Running, Tier, everybody, everywhere, left_out};
 use std::fs;
 use std::path::Path;
 
@@ -405,4 +405,27 @@ fn an_editor_has_options() {
         fs::remove_file(&file).unwrap();
         edit("true").ends(0).says("go on with the built-in one");
     });
+}
+
+#[test]
+fn profiles_are_compared_by_what_they_come_to() {
+    let place = Place::new(Person::Ordinary, Tier::Namespace);
+    let differs = place.ringfence(["profile", "diff", "default", "claude"]);
+    differs.ends(1).prints("+ environment.pass: ANTHROPIC_API_KEY");
+    // It builds on the other one: nothing is taken from that.
+    let text = differs.text();
+    let gone: Vec<&str> = text.lines().filter(|line| line.starts_with("- ")).collect();
+    assert!(gone.iter().all(|line| line.contains(" = ")), "{gone:?}");
+    assert_eq!(place.ringfence(["profile", "diff", "claude", "claude"]).ends(0).text(), "");
+    place.file("home/project/own.toml", "extends = [\"default\"]\n");
+    assert_eq!(place.ringfence(["profile", "diff", "default", "./own.toml"]).ends(0).text(), "");
+}
+
+#[test]
+fn a_plan_says_that_there_is_no_such_command() {
+    let place = Place::new(Person::Ordinary, Tier::Namespace);
+    let said = "nosuchcmd is in no directory of PATH";
+    place.ringfence(["plan", "--", "nosuchcmd"]).ends(0).says(said);
+    place.run(&[], &["nosuchcmd"]).ends(127);
+    assert_eq!(place.ringfence(["plan", "--", "sh"]).err, "");
 }
