@@ -11,7 +11,7 @@
 
 use super::directory::Directory;
 use super::quarantine::{Copied, Quarantine, copy, fill, random_name, rename_aside, unlock};
-use super::{Said, past};
+use super::{Said, past, short};
 use crate::removal;
 use ringfence_policy::shown;
 use ringfence_sys as sys;
@@ -104,8 +104,12 @@ impl Renewing<'_> {
             }
         }
         if self.held > 0 {
+            let why = match short::came() {
+                true => "no more files could be opened; ",
+                false => "",
+            };
             self.said.push(format!(
-                "{} of what was moved to {} could not be copied: another run may hold it open, or have another name of \
+                "{} of what was moved to {} could not be copied: {why}another run may hold it open, or have another name of \
                  it, and change it",
                 self.held,
                 shown::path(path)

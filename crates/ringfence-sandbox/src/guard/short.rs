@@ -43,8 +43,8 @@ pub(super) fn begin() {
 /// What is said of it.
 pub(super) fn told() -> Option<String> {
     came().then(|| {
-        "no more files could be opened (ulimit -n, fs.file-max): what was made or changed at protected names was not all \
-         found, and may still be there: look before you use anything in what was writable"
+        "no more files could be opened (ulimit -n, fs.file-max): what was made or changed at protected names may not all \
+         have been found: look before you use anything in what was writable"
             .to_owned()
     })
 }

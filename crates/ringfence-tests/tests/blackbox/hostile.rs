@@ -37,40 +37,6 @@ fn few_descriptors_are_enough_or_an_error() {
     });
 }
 
-/// Below a repository that is nested, they are looked for by a walk when the command has ended.
-#[test]
-fn with_few_descriptors_protected_names_are_looked_after_or_nothing_runs() {
-    everywhere(|place| {
-        place.shell("git init -q sub").ends(0);
-        let made = "echo evil > .envrc; echo evil > sub/.envrc";
-        let (mut worked, mut refused) = (0, 0);
-        for limit in (8..26).chain((26..64).step_by(4)).chain([64, 256]) {
-            let ended = place.shell(&format!("ulimit -n {limit}; $RF -- sh -c '{made}'"));
-            match ended.code {
-                0 => {
-                    worked += 1;
-                    assert_eq!(ended.err.matches("moved to").count(), 2, "{limit}: {}", ended.err);
-                }
-                _ => {
-                    refused += 1;
-                    ended.ends(125).says("raise the limit of open files");
-                }
-            }
-            for name in [".envrc", "sub/.envrc"] {
-                assert!(!place.at(format!("home/project/{name}")).exists(), "{limit}: {name}");
-            }
-        }
-        assert!(worked > 1 && refused > 1, "{worked} {refused}");
-        // What the hard limit lets it have, a launcher takes; its command has the caller's.
-        let ended = place.shell(&format!("ulimit -Sn 12; $RF -- sh -c 'ulimit -n; {made}'"));
-        assert_eq!(
-            (ended.code, ended.text(), ended.err.matches("moved to").count()),
-            (0, "12".to_owned(), 2)
-        );
-        place.shell("ulimit -n 8; ${RF%% run*} learn -- true").ends(125).says("too few files");
-    });
-}
-
 #[test]
 fn few_processes_are_an_error() {
     everybody(Tier::Namespace, |place| {

@@ -30,6 +30,7 @@ mod executions;
 mod exit_codes;
 mod explained;
 mod faults;
+mod few_files;
 mod files;
 mod filtered;
 mod first_thread;
