@@ -207,9 +207,6 @@ fn inner(
     scratch: &Scratch,
 ) -> Result<Command, Fault> {
     let mut command = ringfence_sandbox::itself::command();
-    // It is waited for here, and what it runs may know that nobody waits for its children.
-    ringfence_sys::signal::hear_of_children();
-    ringfence_sys::signal::as_the_callers_children(&mut command);
     command.env(LEARNING, &scratch.0).env(TRACE, scratch.bus()).arg("run");
     const OURS: [&str; 11] = [
         "output", "merge", "from", "json", "libs", "home", "overlay", "tier", "name", "command",

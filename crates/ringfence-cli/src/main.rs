@@ -52,6 +52,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     launch::become_warden();
     ringfence_sys::signal::bear_limits_of_files();
+    ringfence_sys::signal::hear_of_children();
     let mut arguments = std::env::args_os().skip(1);
     let name = arguments.next();
     if let Some(code) = name.as_ref().and_then(|name| vm::inner(name.to_str()?, &mut arguments)) {

@@ -94,9 +94,6 @@ fn option(policy: &Policy, path: &Path) -> String {
 /// The same run, without the option.
 fn inner(parsed: &Parsed, argv: &[OsString]) -> Result<Command, Fault> {
     let mut command = ringfence_sandbox::itself::command();
-    // It is waited for here, and what it runs may know that nobody waits for its children.
-    ringfence_sys::signal::hear_of_children();
-    ringfence_sys::signal::as_the_callers_children(&mut command);
     command.arg("run");
     let ours = ["trace-missing", "command"];
     for (name, value) in parsed.options.iter().filter(|(name, _)| !ours.contains(name)) {

@@ -229,18 +229,10 @@ pub fn hear_of_children() {
 }
 
 /// Has another program begin with what whoever started us had us ignore, where that is otherwise by now: SIGPIPE by Rust's
-/// runtime, SIGXFSZ by [`bear_limits_of_files`].
+/// runtime, SIGXFSZ by [`bear_limits_of_files`], SIGCHLD by [`hear_of_children`].
 pub fn as_the_caller(command: &mut Command) -> &mut Command {
-    begin_with(command, inherited::OF_PIPES | inherited::OF_LIMITS)
-}
-
-/// The same of SIGCHLD ([`hear_of_children`]): of a program that is run for the caller, who had it ignored.
-pub fn as_the_callers_children(command: &mut Command) -> &mut Command {
-    begin_with(command, inherited::OF_CHILDREN)
-}
-
-fn begin_with(command: &mut Command, signals: usize) -> &mut Command {
-    let before = inherited::of(signals, ringfence_start::entry::ignored(), 0);
+    let all = inherited::OF_PIPES | inherited::OF_LIMITS | inherited::OF_CHILDREN;
+    let before = inherited::of(all, ringfence_start::entry::ignored(), 0);
     // SAFETY: makes system calls only, which a child of a process with threads may.
     unsafe {
         command.pre_exec(move || {
