@@ -286,7 +286,7 @@ fn what_is_missing_is_told_for_a_terminal_and_a_shell_and_credentials_as_such() 
     let lines: Vec<&str> = traced.err.lines().filter(|line| line.contains("missing:")).collect();
     let told = |part: &str| lines.iter().find(|line| line.contains(part)).copied();
     let file = told("odd\\nringfence: fine\\u{1b}[2J").unwrap_or_else(|| panic!("{}", traced.err));
-    assert!(file.contains("; --read '/") && !traced.err.contains('\u{1b}'), "{file}");
+    assert!(file.contains("; --read $'/") && !traced.err.contains('\u{1b}'), "{file}");
     assert!(!traced.err.contains("\nringfence: fine"), "{}", traced.err);
     let secret = told("id_ed25519").unwrap_or_else(|| panic!("{}", traced.err));
     assert!(secret.contains("missing: CREDENTIALS (keys of ssh), /"), "{secret}");
