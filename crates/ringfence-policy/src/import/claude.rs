@@ -11,14 +11,9 @@ pub(super) fn import(importer: &mut Importer) {
     let asks = importer.texts("permissions.ask");
     for rule in importer.texts("permissions.allow") {
         // There the strictest rule counts, whatever the order: deny, ask, allow.
-        let stricter = |(list, other): &(&str, &String)| {
-            covers(other, &rule).then(|| (list.to_string(), other.to_string()))
-        };
-        let lists = denied
-            .iter()
-            .map(|other| ("deny", other))
-            .chain(asks.iter().map(|other| ("ask", other)));
-        match lists.into_iter().find_map(|one| stricter(&one)) {
+        let deny = denied.iter().map(|other| ("deny", other));
+        let mut stricter = deny.chain(asks.iter().map(|other| ("ask", other)));
+        match stricter.find(|(_, other)| covers(other, &rule)) {
             Some((list, other)) => importer.note(format!(
                 "`permissions.allow`: `{rule}` is overruled by `{other}` in `permissions.{list}`: left out"
             )),

@@ -8,8 +8,8 @@ use ringfence_sys as sys;
 use std::sync::OnceLock;
 use sys::limit::{self, Resource};
 
-/// So many have to be left when a command is started: for those that a launcher holds while it runs, and those by which
-/// it looks through what was left. Somewhat more than twice as many as were ever seen at once.
+/// So many have to be left when a command is started: for those that a launcher holds while it runs (some 15, or 30 where it
+/// inspects requests), and those by which it looks through what was left (16 at most).
 const ENOUGH: usize = 48;
 /// Where as many may be open, nobody comes close.
 const PLENTY: u64 = 1024;
