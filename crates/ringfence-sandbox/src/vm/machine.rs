@@ -304,10 +304,9 @@ impl Machine {
             return Err(self.process.explain(format!("{late} as a fork")));
         }
         if std::mem::replace(&mut self.second, true) {
-            let why = format!(
-                "{late}, and neither did a second one: is the host overloaded? ringfence vm clean \
-                 lets the next run boot a new one"
-            );
+            let limit = sys::limit::get(sys::limit::Resource::AddressSpace).ok();
+            let hint = super::hint(limit, self.recipe.shape.memory);
+            let why = format!("{late}, and neither did a second one: {hint}");
             return Err(self.process.explain(why));
         }
         let template = self.recipe.template.as_ref().filter(|_| self.of_process);

@@ -102,6 +102,23 @@ pub fn finding(home: &Path, asked: Option<&OsStr>) -> Finding {
     }
 }
 
+/// What may be the reason that no machine with so many bytes of memory begins, where each process may map so many.
+fn hint(address_space: Option<u64>, memory: u64) -> String {
+    /// What QEMU maps besides the guest's memory: 0.7 GiB were seen.
+    const BESIDES: u64 = 1 << 30;
+    match address_space.filter(|&most| most < memory.saturating_add(BESIDES)) {
+        Some(most) => format!(
+            "a process may map {} MiB here (ulimit -v), and QEMU maps the guest's {} MiB and some 700 MiB \
+             besides; run it without that limit",
+            most >> 20,
+            memory >> 20
+        ),
+        None => {
+            "is the host overloaded? ringfence vm clean lets the next run boot a new one".to_owned()
+        }
+    }
+}
+
 /// Memory of a guest, unless a limit says otherwise.
 pub const MEMORY: u64 = 1 << 30;
 /// The least a guest can have.
@@ -134,4 +151,16 @@ pub struct Shape {
     /// Processors that QEMU may use, in thousandths.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_limit_that_is_too_low_for_a_machine_is_named() {
+        let hint = |limit| super::hint(limit, 1 << 30);
+        assert!(hint(Some(600_000 << 10)).contains("585 MiB here (ulimit -v)"));
+        for other in [None, Some(8 << 30), Some(u64::MAX)] {
+            assert!(hint(other).contains("overloaded"), "{other:?}");
+        }
+    }
 }
