@@ -3,7 +3,7 @@
 use crate::fd::owned;
 use crate::{Errno, Result, sys};
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Which namespaces a new process gets (`CLONE_NEW*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -183,6 +183,16 @@ pub fn become_subreaper() -> Result<()> {
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: _exit does not return and touches no memory.
     unsafe { libc::_exit(code) }
+}
+
+/// Lets go of every descriptor, and ends when that process has: for a child that has only to be there meanwhile.
+pub fn linger(pid: i32) -> ! {
+    // SAFETY: takes numbers only. Whatever owns a descriptor here is never used again: this does not return.
+    let bare = unsafe { sys!(close_range, 0, u32::MAX, 0) };
+    if let Ok(process) = bare.and_then(|_| pidfd(pid)) {
+        let _ = crate::fd::poll_readable(&[process.as_fd()], -1);
+    }
+    exit_now(0)
 }
 
 /// Makes the calling thread's file creation mask and returns the former one.

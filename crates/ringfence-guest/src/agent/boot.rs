@@ -9,6 +9,7 @@ use rustix::fs::{FileType, Mode, OFlags, inotify};
 use rustix::mount::{
     MountFlags, mount, mount_bind, mount_bind_recursive, mount_move, mount_remount,
 };
+use rustix::process::{Resource, Rlimit};
 use rustix::thread::CapabilitySet;
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -31,8 +32,11 @@ const DEVICES: [(&str, u32, u32); 6] = [
 /// What commands see as `/dev/shm`, and how it is mounted.
 const SHARED: &str = "/own/shm";
 const SHARED_FLAGS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
-/// The control group of commands, for a limit of theirs.
+/// Where control groups are, and that of commands, for a limit of theirs.
+pub const GROUPS: &str = "/cgroup";
 pub const GROUP: &str = "/cgroup/run";
+/// How many files the agent may have open: a connection is one, and a command three.
+const MOST_OPEN: u64 = 1 << 16;
 const LINKS: [(&str, &str); 5] = [
     ("fd", "/proc/self/fd"),
     ("stdin", "/proc/self/fd/0"),
@@ -62,7 +66,7 @@ pub fn boot() -> Result<(), String> {
     mounted("devpts", "/dev/pts", quiet, "newinstance,ptmxmode=0666,mode=620")?;
     modules()?;
     // Process limits are the guest's own; a kernel without them is asked for none.
-    let _ = mounted("cgroup2", "/cgroup", quiet | MountFlags::NODEV, "");
+    let _ = mounted("cgroup2", GROUPS, quiet | MountFlags::NODEV, "");
     let _ = fs::write("/cgroup/cgroup.subtree_control", "+pids");
     let _ = fs::create_dir(GROUP);
     // What programs leave in mappings of files is the host's a second later, should all be killed.
@@ -76,6 +80,9 @@ pub fn boot() -> Result<(), String> {
     fs::create_dir_all("/view").map_err(failed("mkdir(/view)"))?;
     let _ = ringfence_sys::netlink::loopback_up();
     bound();
+    // Commands have limits of their own.
+    let most = Rlimit { current: Some(MOST_OPEN), maximum: Some(MOST_OPEN) };
+    let _ = rustix::process::setrlimit(Resource::Nofile, most);
     // What the host says is heard whatever a thousand programs do: a fork bomb too is told to end.
     let _ = ringfence_sys::guest::come_first();
     Ok(())

@@ -1,7 +1,7 @@
 //! A command in the guest: started in the view as the user, with its streams.
 
-use super::Slot;
 use super::waiting::{self, Given, Theirs, Waiting};
+use super::{Slot, jobs};
 use crate::flow::{Got, Sink, Source};
 use crate::wire::{Exec, Output, ToHost};
 use ringfence_sys::process::{self, Forked};
@@ -141,20 +141,25 @@ impl Command {
 
     /// Sends it a signal; to its whole group like a terminal.
     pub fn signal(&self, number: i32, group: bool) {
+        let number = if self.terminal { number } else { jobs::meant(number, &self.status()) };
         let _ = signal::kill(if group { -self.pid } else { self.pid }, number);
     }
 
     /// Whether a signal waits for it only because it was not its turn yet: what it blocks, or does not take while it is
     /// stopped, waits for itself.
     pub fn has_before_it(&self, number: u8) -> bool {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid));
-        let status = status.unwrap_or_default();
+        let status = self.status();
         let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
         let bits = |name| line(name).and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
         let bits = |name| bits(name).unwrap_or_default();
         let stopped = line("State:").is_some_and(|state| state.trim().starts_with(['T', 't']));
         let waiting = (bits("SigPnd:") | bits("ShdPnd:")) & !bits("SigBlk:");
         !stopped && waiting >> (number - 1) & 1 == 1
+    }
+
+    /// What the kernel says of it (proc_pid_status(5)).
+    fn status(&self) -> String {
+        std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default()
     }
 
     /// Its terminal's size has changed.

@@ -11,6 +11,7 @@
 mod boot;
 mod command;
 mod ending;
+mod jobs;
 mod limits;
 mod network;
 mod waiting;
@@ -159,7 +160,7 @@ impl Agent {
                 watching.add(Whose::Command(channel, at), fd, read && room, write);
             }
         }
-        for (at, fd) in self.network.listeners() {
+        for (at, fd) in self.network.listeners(self.open()) {
             watching.add(Whose::Listener(at), fd, true, false);
         }
         for (&channel, connection) in &self.connections {
@@ -363,8 +364,13 @@ impl Agent {
         self.stream.send(channel, &message)
     }
 
+    /// How much is open that is closed again.
+    fn open(&self) -> usize {
+        self.connections.len() + self.network.pending.len() + self.commands.len()
+    }
+
     fn accept(&mut self, at: usize) -> Result<(), Over> {
-        while let Some(message) = self.network.accept(at) {
+        while let Some(message) = self.network.accept(at, self.open()) {
             let channel = self.next_channel;
             self.next_channel = self.next_channel.wrapping_add(1) | 1 << 31;
             match message {

@@ -5,6 +5,7 @@ use ringfence_net::Capture;
 use ringfence_net::capture;
 use ringfence_net::listeners::{Listeners, Role};
 use ringfence_sys::{fd, socket};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -47,6 +48,8 @@ pub struct Network {
     /// Connections that the host has not answered yet.
     pub pending: BTreeMap<u32, OwnedFd>,
     asked: BTreeMap<u32, SocketAddr>,
+    /// How much the agent had open when there was no room for one more connection.
+    full: Option<usize>,
 }
 
 impl Network {
@@ -75,18 +78,19 @@ impl Network {
         Ok(network)
     }
 
-    /// What to watch.
-    pub fn listeners(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
-        let room = self.pending.len() < MOST_AWAITED;
-        self.listeners.iter().filter(move |_| room).enumerate().map(|(at, listener)| match listener
-        {
-            Listener::Names(socket) => (at, socket.as_fd()),
-            Listener::Connections(_, listener) => (at, listener.as_fd()),
+    /// What to watch, where the agent has so much open: what there was no room for waits until something is closed.
+    pub fn listeners(&self, open: usize) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
+        let awaited = self.pending.len() < MOST_AWAITED;
+        let room = self.full.is_none_or(|full| open < full);
+        let listeners = self.listeners.iter().enumerate();
+        listeners.filter_map(move |(at, listener)| match listener {
+            Listener::Names(socket) => awaited.then(|| (at, socket.as_fd())),
+            Listener::Connections(_, socket) => (awaited && room).then(|| (at, socket.as_fd())),
         })
     }
 
-    /// Takes what came to a listener.
-    pub fn accept(&mut self, at: usize) -> Option<Wanted> {
+    /// Takes what came to a listener, where the agent has so much open.
+    pub fn accept(&mut self, at: usize, open: usize) -> Option<Wanted> {
         match self.listeners.get(at)? {
             Listener::Names(socket) => {
                 let mut query = vec![0; 1500];
@@ -95,7 +99,15 @@ impl Network {
                 (count > 0).then_some(Wanted::Name { query, client })
             }
             Listener::Connections(role, listener) => {
-                let (client, _) = listener.accept().ok()?;
+                let client = match listener.accept() {
+                    Ok((client, _)) => client,
+                    Err(error) => {
+                        let number = Errno::from_io_error(&error);
+                        let full = matches!(number, Some(Errno::MFILE | Errno::NFILE));
+                        self.full = full.then_some(open.max(1));
+                        return None;
+                    }
+                };
                 let _ = client.set_nodelay(true);
                 client.set_nonblocking(true).ok()?;
                 let to = destination(*role, &client)?;
@@ -164,4 +176,26 @@ pub fn inward(port: u16) -> Result<OwnedFd, u16> {
         }
     }
     Err(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_there_is_no_room_for_waits_until_something_is_closed() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        listener.set_nonblocking(true).expect("it does not wait");
+        let names = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let connections = Listener::Connections(Role::Proxy, listener);
+        let listeners = vec![Listener::Names(names), connections];
+        let mut network = Network { listeners, full: Some(3), ..Network::default() };
+        let watched = |network: &Network, open| -> Vec<usize> {
+            network.listeners(open).map(|(at, _)| at).collect()
+        };
+        assert_eq!((watched(&network, 3), watched(&network, 2)), (vec![0], vec![0, 1]));
+        // Nobody came meanwhile: there is room.
+        assert!(network.accept(1, 2).is_none());
+        assert_eq!(watched(&network, 3), [0, 1]);
+    }
 }

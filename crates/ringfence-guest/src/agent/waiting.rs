@@ -2,7 +2,7 @@
 //! What any command needs is behind it then (the fork, a session of its own, streams, the view), and no clone has to
 //! have it translated anew.
 
-use super::boot;
+use super::{boot, jobs};
 use crate::wire::{Exec, Framer, Message, ToGuest};
 use ringfence_sys::process::{self, Forked};
 use ringfence_sys::{fd, signal};
@@ -177,6 +177,7 @@ pub fn enter(view: BorrowedFd<'_>, theirs: Theirs) -> Result<(), String> {
     rustix::process::setsid().map_err(failed("setsid"))?;
     if theirs.terminal {
         rustix::process::ioctl_tiocsctty(&theirs.streams[0]).map_err(failed("TIOCSCTTY"))?;
+        jobs::accompany();
     }
     rustix::stdio::dup2_stdin(&theirs.streams[0]).map_err(failed("dup2"))?;
     rustix::stdio::dup2_stdout(&theirs.streams[1]).map_err(failed("dup2"))?;
@@ -203,6 +204,10 @@ fn confine(exec: &Exec) -> Result<(), String> {
     let _ = rustix::process::umask(Mode::from_raw_mode(exec.umask));
     let (user, group) =
         (rustix::fs::Uid::from_raw(exec.user.0), rustix::fs::Gid::from_raw(exec.user.1));
+    // Its streams can be opened by their names, as outside (`/dev/stdout`): pipes and terminals are whose they are made by.
+    for stream in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
+        rustix::fs::fchown(stream, Some(user), Some(group)).map_err(failed("fchown"))?;
+    }
     rustix::thread::set_thread_groups(&[]).map_err(failed("setgroups"))?;
     rustix::thread::set_thread_res_gid(group, group, group).map_err(failed("setresgid"))?;
     rustix::thread::set_thread_res_uid(user, user, user).map_err(failed("setresuid"))?;
