@@ -56,8 +56,10 @@ fn end(end: End) -> u8 {
             signal.saturating_add(128)
         }
         End::Failed(code, why) => {
-            // What a guest says may be in it.
-            ringfence_sys::say!("ringfence: {}", shown::message(&why));
+            if !why.is_empty() {
+                // What a guest says may be in it.
+                ringfence_sys::say!("ringfence: {}", shown::message(&why));
+            }
             code
         }
     }

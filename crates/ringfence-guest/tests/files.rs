@@ -31,6 +31,7 @@ const CREATE: u32 = 35;
 const READDIRPLUS: u32 = 44;
 const ENOENT: i32 = 2;
 const EPERM: i32 = 1;
+const EBADF: i32 = 9;
 const ENOTDIR: i32 = 20;
 const EINVAL: i32 = 22;
 const ENOSYS: i32 = 38;
@@ -123,6 +124,27 @@ impl Guest {
 
 /// Names, and the places behind them.
 type Listed = Result<Vec<(String, u64)>, i32>;
+
+#[test]
+fn a_mapping_that_is_not_written_back_is_remembered() {
+    let mut guest = Guest::new();
+    let node = guest.node("file").unwrap();
+    let (good, bad) = (guest.open(node, 2).unwrap(), guest.open(node, 0).unwrap());
+    let mut write = |handle: u64, how: u32| {
+        let mut body = [handle.to_le_bytes(), [0; 8]].concat();
+        body.extend([2_u32.to_le_bytes(), how.to_le_bytes()].concat());
+        body.extend([0; 16]);
+        body.extend(b"in");
+        let answer = guest.ask(WRITE, node, &body);
+        (answer.map(|_| ()), guest.files.lost().map(|(path, why)| (path.to_owned(), why)))
+    };
+    assert_eq!(write(good, 1), (Ok(()), None));
+    // A program is told of its own write.
+    assert_eq!(write(bad, 0), (Err(EBADF), None));
+    let lost = Some(("/file".into(), rustix::io::Errno::BADF));
+    assert_eq!(write(bad, 1), (Err(EBADF), lost.clone()));
+    assert_eq!(write(good, 1), (Ok(()), lost));
+}
 
 #[test]
 fn a_directory_is_read_to_its_end_from_wherever_it_is_asked_for() {

@@ -2,12 +2,12 @@
 //! ends as the command ends.
 
 use super::door::{LONGEST, PLACE};
-use super::{End, PASSED, SIGCONT, settings};
+use super::{End, PASSED, SIGCONT, settings, told};
 use crate::wire::{Message, ToGuest};
 use ringfence_sys::fd::{self, Watched};
 use ringfence_sys::signal::{self, SignalSet};
-use ringfence_sys::{socket, unix};
-use std::os::fd::AsFd;
+use ringfence_sys::{Errno, socket, unix};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 /// Lets the guest of this sandbox run a command, and waits for its end.
@@ -30,8 +30,11 @@ fn attend(argv: Vec<Vec<u8>>) -> Result<End, String> {
         return Err(format!("the command line is too long ({} bytes)", message.len()));
     }
     let (input, out, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-    socket::send_with(door.as_fd(), &message, &[input.as_fd(), out.as_fd(), error.as_fd()])
-        .map_err(failed("sendmsg"))?;
+    match socket::send_with(door.as_fd(), &message, &[input.as_fd(), out.as_fd(), error.as_fd()]) {
+        // Who was turned away is told why, and finds nobody there any more.
+        Ok(()) | Err(Errno::EPIPE | Errno::ECONNRESET) => {}
+        Err(errno) => return Err(failed("sendmsg")(errno)),
+    }
     loop {
         let watch = |fd| Watched { fd, read: true, write: false };
         let ready = fd::poll(&[watch(door.as_fd()), watch(signals.as_fd())], -1);
@@ -45,18 +48,30 @@ fn attend(argv: Vec<Vec<u8>>) -> Result<End, String> {
         if !ready[0].read {
             continue;
         }
-        let mut message = [0; 2048];
-        let count = fd::receive(door.as_fd(), &mut message, true).unwrap_or_default();
-        match &message[..count] {
-            [b'x', code] => return Ok(End::Code(*code)),
-            [b'k', signal] => return Ok(End::Signal(*signal)),
-            [b's', _] => {
-                signal::stop();
-            }
-            [b'F', code, why @ ..] => {
-                return Ok(End::Failed(*code, String::from_utf8_lossy(why).into_owned()));
-            }
-            _ => return Err("the session ended before its command".to_owned()),
+        if let Some(end) = heard(door.as_fd()) {
+            return end;
         }
     }
+}
+
+/// What the bridge says, if that is an end.
+pub(super) fn heard(door: BorrowedFd<'_>) -> Option<Result<End, String>> {
+    let mut message = [0; 2048];
+    let count = match fd::receive(door, &mut message, true) {
+        // It closed its end before it had read all: what it said is there all the same.
+        Err(Errno::ECONNRESET) => fd::receive(door, &mut message, true),
+        other => other,
+    };
+    Some(Ok(match &message[..count.unwrap_or_default()] {
+        [b'x', code] => End::Code(*code),
+        [b'k', signal] => End::Signal(*signal),
+        [b's', number] => {
+            if !told::stop_by((*number).into()) {
+                let _ = fd::send(door, &[SIGCONT as u8, 1]);
+            }
+            return None;
+        }
+        [b'F', code, why @ ..] => End::Failed(*code, String::from_utf8_lossy(why).into_owned()),
+        _ => return Some(Err("the session ended before its command".to_owned())),
+    }))
 }

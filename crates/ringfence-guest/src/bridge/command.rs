@@ -6,8 +6,10 @@
 use super::End;
 use crate::flow::{Got, Source};
 use crate::wire::{Output, PIECE, ToGuest, WINDOW};
+use ringfence_sys::fd;
 use ringfence_sys::terminal::{self, Mode, Size};
-use ringfence_sys::{Errno, fd};
+use rustix::io::Errno;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,8 +23,8 @@ pub struct Written {
     pub output: Output,
     /// How many bytes.
     pub count: usize,
-    /// Nobody reads it any more.
-    pub broken: bool,
+    /// Nothing more goes there, and why: nobody reads it any more, or it cannot be written.
+    pub broken: Option<Errno>,
     /// All is written that there will be.
     pub last: bool,
 }
@@ -38,12 +40,19 @@ pub struct Waker {
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`.
-pub fn waker() -> Result<(Waker, OwnedFd, Receiver<Written>), Errno> {
+pub fn waker() -> ringfence_sys::Result<(Waker, OwnedFd, Receiver<Written>)> {
     let (woken, pipe) = fd::pipe()?;
     fd::never_wait(woken.as_fd())?;
     fd::never_wait(pipe.as_fd())?;
     let (sender, receiver) = channel();
     Ok((Waker { sender, pipe: Arc::new(pipe) }, woken, receiver))
+}
+
+impl Waker {
+    fn tell(&self, written: Written) {
+        let _ = self.sender.send(written);
+        let _ = rustix::io::write(&*self.pipe, &[0]);
+    }
 }
 
 /// One output: where its bytes go.
@@ -116,6 +125,8 @@ pub struct Command {
     early: Vec<ToGuest>,
     /// How it ended, while what it wrote is not read to the end yet.
     end: Option<End>,
+    /// Which output could not be written, and why: what was on its way there is lost.
+    lost: Option<(Output, Errno)>,
     /// The last signal by which it was told to end.
     told_to_end: Option<u8>,
     waker: Waker,
@@ -184,8 +195,8 @@ impl Command {
     /// The same; with a terminal of its own where these streams are one, if it may have that.
     fn own_with(terminal: bool, waker: Waker) -> Command {
         let copy = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().ok();
-        let input = copy(std::io::stdin().as_fd());
-        let outputs = copy(std::io::stdout().as_fd()).zip(copy(std::io::stderr().as_fd()));
+        let input = copy(io::stdin().as_fd());
+        let outputs = copy(io::stdout().as_fd()).zip(copy(io::stderr().as_fd()));
         Command::with(super::FIRST, input, outputs, terminal, waker)
     }
 
@@ -223,6 +234,7 @@ impl Command {
             started: false,
             early: Vec::new(),
             end: None,
+            lost: None,
             told_to_end: None,
             waker,
         };
@@ -307,7 +319,16 @@ impl Command {
             && let Some((out, error)) = &self.streams
         {
             let fd = if output == Output::Out { out } else { error };
-            *slot = fd.try_clone().ok().map(|fd| start(self.channel, output, fd, &self.waker));
+            match fd.try_clone().and_then(|fd| start(self.channel, output, fd, &self.waker)) {
+                Ok(writer) => *slot = Some(writer),
+                Err(why) => {
+                    let why = Errno::from_io_error(&why).unwrap_or(Errno::AGAIN);
+                    self.lost.get_or_insert((output, why));
+                    let (channel, count) = (self.channel, bytes.len());
+                    let broken = Some(why);
+                    self.waker.tell(Written { channel, output, count, broken, last: false });
+                }
+            }
         }
         let Some(writer) = slot else { return true };
         writer.pending += bytes.len();
@@ -321,6 +342,11 @@ impl Command {
 
     /// A writer is done with some; what the guest is to be told.
     pub fn written(&mut self, written: &Written) -> Option<ToGuest> {
+        // Who goes away while something is written wanted no more of it.
+        let unread = |errno| matches!(errno, Errno::PIPE | Errno::CONNRESET);
+        if let Some(why) = written.broken.filter(|&errno| !unread(errno)) {
+            self.lost.get_or_insert((written.output, why));
+        }
         let slot = match written.output {
             Output::Out => &mut self.out,
             Output::Error => &mut self.error,
@@ -332,7 +358,7 @@ impl Command {
         if let Some(writer) = slot {
             writer.pending = writer.pending.saturating_sub(written.count);
         }
-        if written.broken {
+        if written.broken.is_some() {
             return Some(ToGuest::OutputEnd(written.output));
         }
         Some(ToGuest::Taken(written.output, written.count as u32))
@@ -367,9 +393,12 @@ impl Command {
         self.end.take()
     }
 
-    /// How it ended, once all it wrote is written.
-    pub fn over(&self) -> Option<&End> {
-        self.end.as_ref().filter(|_| self.out.is_none() && self.error.is_none())
+    /// How it ended, once all it wrote is written; what could not be makes a failure of it.
+    pub fn over(&self) -> Option<End> {
+        let end = self.end.clone().filter(|_| self.out.is_none() && self.error.is_none())?;
+        let Some((output, why)) = self.lost else { return Some(end) };
+        let output = if output == Output::Out { "output" } else { "errors" };
+        Some(end.failing(format!("the command's {output} could not be written to the end: {why}")))
     }
 }
 
@@ -379,34 +408,33 @@ impl Drop for Command {
     }
 }
 
-fn start(channel: u32, output: Output, stream: OwnedFd, waker: &Waker) -> Writer {
+fn start(channel: u32, output: Output, stream: OwnedFd, waker: &Waker) -> io::Result<Writer> {
     let queue = Arc::new(Queue::default());
     let (waker, source) = (waker.clone(), Arc::clone(&queue));
-    std::thread::spawn(move || {
+    std::thread::Builder::new().spawn(move || {
         let tell = |count, broken, last| {
-            let _ = waker.sender.send(Written { channel, output, count, broken, last });
-            let _ = rustix::io::write(&*waker.pipe, &[0]);
+            waker.tell(Written { channel, output, count, broken, last });
         };
-        let mut broken = false;
+        let mut broken = None;
         while let Some(bytes) = source.take() {
             for piece in bytes.chunks(PIECE) {
-                broken = broken || write_all(&stream, piece).is_err();
+                broken = broken.or_else(|| write_all(&stream, piece).err());
                 tell(piece.len(), broken, false);
             }
         }
         tell(0, broken, true);
-    });
-    Writer { queue, pending: 0 }
+    })?;
+    Ok(Writer { queue, pending: 0 })
 }
 
-fn write_all(stream: &OwnedFd, mut bytes: &[u8]) -> Result<(), rustix::io::Errno> {
+fn write_all(stream: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
     use rustix::event::{PollFd, PollFlags, poll};
     while !bytes.is_empty() {
         match rustix::io::write(stream, bytes) {
             Ok(count) => bytes = &bytes[count..],
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             // Somebody else made it one that does not wait.
-            Err(rustix::io::Errno::AGAIN) => {
+            Err(Errno::AGAIN) => {
                 let _ = poll(&mut [PollFd::new(stream, PollFlags::OUT)], None);
             }
             Err(errno) => return Err(errno),

@@ -11,7 +11,7 @@ use std::path::Path;
 pub const PLACE: &str = "/dev/shm/.ringfence-guest";
 /// The longest command.
 pub const LONGEST: usize = 192 * 1024;
-/// The most visitors at once.
+/// The most visitors at once (docs/vm.md says so).
 const MOST: usize = 256;
 
 /// Somebody who wants a command run, or waits for one.
@@ -66,10 +66,16 @@ impl Door {
     /// Hears what is said.
     pub fn hear(&mut self, at: usize) -> Said {
         if at == 0 {
-            if let Ok(socket) = unix::accept(self.listener.as_fd())
-                && self.visitors.len() < MOST
-            {
-                self.visitors.push(Visitor { socket, channel: None });
+            if let Ok(socket) = unix::accept(self.listener.as_fd()) {
+                if self.visitors.len() < MOST {
+                    self.visitors.push(Visitor { socket, channel: None });
+                } else {
+                    let why = format!(
+                        "the session has {MOST} commands of exec already, which is the most of a \
+                         virtual machine; try again when one has ended"
+                    );
+                    let _ = fd::send(socket.as_fd(), &told(&End::Failed(125, why)));
+                }
             }
             return Said::Nothing;
         }
@@ -110,17 +116,58 @@ impl Door {
 
     /// A command has ended.
     pub fn finished(&mut self, channel: u32, end: &End) {
-        let message = match end {
-            End::Code(code) => vec![b'x', *code],
-            End::Signal(signal) => vec![b'k', *signal],
-            End::Failed(code, why) => [&[b'F', *code], why.as_bytes()].concat(),
-        };
-        self.tell(channel, &message);
+        self.tell(channel, &told(end));
         self.visitors.retain(|visitor| visitor.channel != Some(channel));
     }
 
     /// A command has stopped.
     pub fn stopped(&mut self, channel: u32, signal: u8) {
         self.tell(channel, &[b's', signal]);
+    }
+}
+
+/// An end, as a visitor is told it.
+fn told(end: &End) -> Vec<u8> {
+    match end {
+        End::Code(code) => vec![b'x', *code],
+        End::Signal(signal) => vec![b'k', *signal],
+        End::Failed(code, why) => [&[b'F', *code], why.as_bytes()].concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::client;
+    use super::*;
+
+    #[test]
+    fn who_comes_when_there_is_no_room_is_told_so() {
+        let directory = tempfile::TempDir::new().expect("a directory");
+        let place = directory.path().join("door");
+        let listener = unix::listen(&place).expect("a listener");
+        let visitor = |(socket, other)| (Visitor { socket, channel: Some(7) }, other);
+        let pair = || visitor(fd::socket_pair().expect("a pair"));
+        let (visitors, _others): (_, Vec<_>) = (1..MOST).map(|_| pair()).unzip();
+        let mut door = Door { listener, visitors };
+        let last = unix::connect(&place).expect("room for one");
+        assert!(matches!(door.hear(0), Said::Nothing));
+        let refused = unix::connect(&place).expect("connected");
+        // Whether it has said what it wants, or has not yet.
+        let early = unix::connect(&place).expect("connected");
+        fd::send(early.as_fd(), b"a command").expect("sent");
+        for _ in 0..2 {
+            assert!(matches!(door.hear(0), Said::Nothing));
+        }
+        assert_eq!(door.visitors.len(), MOST);
+        for (at, socket) in [refused, early].iter().enumerate() {
+            let sent = fd::send(socket.as_fd(), b"a command");
+            assert!(sent.is_err(), "nobody is there: {at}");
+            let Some(Ok(End::Failed(125, why))) = client::heard(socket.as_fd()) else {
+                panic!("not told: {at}");
+            };
+            assert!(why.contains("256 commands"), "{why}");
+        }
+        drop(door);
+        assert!(matches!(client::heard(last.as_fd()), Some(Err(_))), "the session has ended");
     }
 }

@@ -63,7 +63,7 @@ pub enum End {
     Code(u8),
     /// By this signal.
     Signal(u8),
-    /// It could not be started, or the guest is gone: the exit code, and a sentence.
+    /// It could not be started, or the guest is gone: the exit code, and a sentence; none where it is said already.
     Failed(u8, String),
 }
 
@@ -230,7 +230,7 @@ impl<'a> Bridge<'a> {
             if let Some(end) = self.end.take() {
                 // Streams are written to their end, and terminals are as they were.
                 self.commands.clear();
-                return end;
+                return self.written_back(end);
             }
             if let Some(end) = self.deaf() {
                 return end;
@@ -414,7 +414,7 @@ impl<'a> Bridge<'a> {
             }
             ToHost::Change(Change::Exited(code)) => self.finished(channel, End::Code(code)),
             ToHost::Change(Change::Killed(signal)) => self.finished(channel, End::Signal(signal)),
-            ToHost::Change(Change::Stopped(signal)) => self.stopped(channel, signal),
+            ToHost::Change(Change::Stopped(signal)) => self.stopped(channel, signal)?,
             // One that has ended meanwhile waits for its reader alone.
             ToHost::Delivered => {
                 if !self.commands.get(&channel).is_some_and(Command::has_ended) {
@@ -460,9 +460,7 @@ impl<'a> Bridge<'a> {
 
     /// Tells a command's end, if nothing that it wrote is left to be written.
     fn over(&mut self, channel: u32) {
-        let Some(end) = self.commands.get(&channel).and_then(Command::over).cloned() else {
-            return;
-        };
+        let Some(end) = self.commands.get(&channel).and_then(Command::over) else { return };
         self.commands.remove(&channel);
         self.told(channel, end);
     }

@@ -8,6 +8,7 @@ use ringfence_sys::fd::Ready;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -66,7 +67,12 @@ impl Network {
                 listener.set_nonblocking(true)?;
                 Ok((port, listener))
             });
-            made.map_err(|error| format!("cannot publish port {port}: {error}"))
+            // The launcher, which binds in this process's place, has said why: in a better sentence.
+            let told = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
+            made.map_err(|error| match told(&error) {
+                true => String::new(),
+                false => format!("cannot publish port {port}: {error}"),
+            })
         };
         Ok(Network {
             allowed: settings.network,

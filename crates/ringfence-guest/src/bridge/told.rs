@@ -3,18 +3,22 @@
 
 use super::command::Command;
 use super::{
-    Bridge, End, FIRST, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH, door, network,
+    Bridge, End, FIRST, PASSED, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH, door, network,
 };
 use crate::stream::Over;
 use crate::wire::ToGuest;
 use ringfence_sys::fd::{self, Watched};
-use ringfence_sys::signal::{self, Arrived};
+use ringfence_sys::signal::{self, Arrived, SignalSet};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// How long a guest may take to say that it has told a command to end. One that is busy with a thousand
 /// programs does so at once, since its agent comes before them all.
 const ANSWER: Duration = Duration::from_secs(10);
+/// SIGTSTP, SIGTTIN, SIGTTOU
+const STOPS: [i32; 3] = [20, 21, 22];
+/// What a program gets for an output that is closed.
+const SIGPIPE: u8 = 13;
 /// Signals that ask a program to end.
 const ASK_FOR_THE_END: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
@@ -25,7 +29,42 @@ pub(super) struct Unanswered {
     until: Instant,
 }
 
+/// Stops this process as its command in the guest stopped. False: it did not, since there is no shell that would have it
+/// go on, and no key stops a program so (setpgid(2), "orphaned").
+pub(super) fn stop_by(number: i32) -> bool {
+    // Whoever sent a SIGCONT that is not taken yet wants it to go on.
+    if !STOPS.contains(&number) || signal::pending().has(SIGCONT) {
+        signal::stop();
+        return true;
+    }
+    signal::raise_default(number);
+    let _ = signal::set_mask(SignalSet::of(&PASSED));
+    // It is blocked, and waits to be taken, where it had stopped.
+    signal::pending().has(SIGCONT)
+}
+
+impl End {
+    /// The same where something that the command was told to be done is not: as ringfence's own failure, unless the
+    /// command has failed by itself. SIGPIPE is what it gets for an output that cannot be written.
+    pub(super) fn failing(self, why: String) -> End {
+        match self {
+            End::Code(0) | End::Signal(SIGPIPE) => End::Failed(125, why),
+            End::Code(code) => End::Failed(code, why),
+            other => other,
+        }
+    }
+}
+
 impl Bridge<'_> {
+    /// How the command ended; as a failure where what programs left in mappings of files is not there.
+    pub(super) fn written_back(&self, end: End) -> End {
+        let Some((path, why)) = self.files.lost() else { return end };
+        let path = path.display();
+        end.failing(format!(
+            "what programs changed in a mapping of {path} could not be written: {why}"
+        ))
+    }
+
     /// When the next answer is due.
     pub(super) fn answers_due(&self) -> Option<Instant> {
         self.unanswered.values().map(|one| one.until).min()
@@ -72,7 +111,7 @@ impl Bridge<'_> {
     pub(super) fn read_to_the_end(&mut self) -> Option<End> {
         let end = loop {
             let command = self.commands.get_mut(&FIRST).filter(|command| command.has_ended())?;
-            if let Some(end) = command.over().cloned() {
+            if let Some(end) = command.over() {
                 break end;
             }
             let watch = |fd| Watched { fd, read: true, write: false };
@@ -92,21 +131,26 @@ impl Bridge<'_> {
         Some(if self.files.written() { self.unwritten(end) } else { end })
     }
 
-    pub(super) fn stopped(&mut self, channel: u32, number: u8) {
+    /// A command has stopped by this signal.
+    pub(super) fn stopped(&mut self, channel: u32, number: u8) -> Result<(), Over> {
+        if let Some(command) = self.commands.get(&channel) {
+            command.restore();
+        }
         if channel != FIRST {
             if let Some(door) = &mut self.door {
                 door.stopped(channel, number);
             }
-            return;
+            return Ok(());
         }
-        if let Some(command) = self.commands.get(&FIRST) {
-            command.restore();
-        }
-        // Goes on when somebody says so, by a SIGCONT that is passed on.
-        signal::stop();
+        let stopped = stop_by(number.into());
         if let Some(command) = self.commands.get(&FIRST) {
             command.resume();
         }
+        if stopped {
+            // It goes on when somebody says so, by a SIGCONT that is passed on.
+            return Ok(());
+        }
+        self.tell(FIRST, Some(ToGuest::Signal(SIGCONT as u8, true)))
     }
 
     pub(super) fn signal(&mut self, arrived: &Arrived) -> Result<(), Over> {

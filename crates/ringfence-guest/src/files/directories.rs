@@ -65,6 +65,7 @@ impl Files {
             rustix::fs::seek(&open, SeekFrom::Start(offset))?;
             directory.at = offset;
         }
+        let found = stat(&open)?;
         let before = BEFORE_NAME + if plus { BEFORE_ENTRY } else { 0 };
         // How much can be read that fits into the reply whatever names there are: nothing is read that is not passed on.
         let room = |body: &Body| (size - body.0.len()) / (before + ALIGNMENT) * SHORTEST;
@@ -82,10 +83,17 @@ impl Files {
                     entry => entry?,
                 };
                 let (name, at) = (entry.file_name().to_bytes(), entry.next_entry_cookie());
-                if plus {
-                    self.with_node(&mut body, node, &open, name);
-                }
-                body.long(entry.ino().max(1)).long(at);
+                let known = if plus { self.with_node(&mut body, node, &open, name) } else { None };
+                // The number that a look at the file gives.
+                let inode = match known {
+                    Some(inode) => inode,
+                    None if name == b"." => self.inode(node, &found),
+                    None => match own::node(node, name).filter(|_| self.whole) {
+                        Some(own) => own,
+                        None => self.on_its_device(entry.ino(), &found),
+                    },
+                };
+                body.long(inode.max(1)).long(at);
                 body.word(name.len() as u32).word(kind(entry.file_type()));
                 body.0.extend(name);
                 body.zeroes(body.0.len().next_multiple_of(ALIGNMENT) - body.0.len());
@@ -104,11 +112,22 @@ impl Files {
     }
 
     /// `struct fuse_entry_out` of an entry; without a node where there can be none: the guest asks when it wants to know.
-    fn with_node(&mut self, body: &mut Body, node: u64, directory: &OwnedFd, name: &[u8]) {
+    /// The inode's number, where there is one.
+    fn with_node(
+        &mut self,
+        body: &mut Body,
+        node: u64,
+        directory: &OwnedFd,
+        name: &[u8],
+    ) -> Option<u64> {
         let unseen = matches!(name, b"." | b"..") || self.whole && own::node(node, name).is_some();
         let found = if unseen { Err(Errno::NOENT) } else { stat_at(directory, name) };
-        if found.and_then(|found| self.entry(body, node, name, &found)).is_err() {
-            body.zeroes(BEFORE_ENTRY);
+        match found.and_then(|found| Ok((self.entry(body, node, name, &found)?, found))) {
+            Ok((node, found)) => Some(self.inode(node, &found)),
+            Err(_) => {
+                body.zeroes(BEFORE_ENTRY);
+                None
+            }
         }
     }
 }
@@ -124,5 +143,47 @@ fn kind(kind: FileType) -> u32 {
         FileType::Symlink => 10,
         FileType::Socket => 12,
         FileType::Unknown => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::ROOT;
+
+    fn long(bytes: &[u8]) -> u64 {
+        u64::from_le_bytes(bytes[..8].try_into().expect("eight"))
+    }
+
+    #[test]
+    fn the_number_of_an_entry_is_its_files() {
+        let root = tempfile::TempDir::new().expect("a directory");
+        std::fs::create_dir(root.path().join("directory")).expect("made");
+        std::fs::write(root.path().join("file"), "").expect("written");
+        let mut files = Files::new(root.path(), 1 << 30).expect("a tree");
+        // As of a device that is not the first one that the guest sees.
+        files.next_device = 3;
+        for plus in [false, true] {
+            let handle = long(&files.open_directory(ROOT).expect("opened").0);
+            let mut asked = Body::default();
+            asked.long(handle).long(0).word(4096);
+            let bytes = files.list(ROOT, &mut Fields(&asked.0), plus).expect("listed").0;
+            let (before, mut at, mut seen) = (if plus { BEFORE_ENTRY } else { 0 }, 0, 0);
+            while at < bytes.len() {
+                let entry = &bytes[at + before..];
+                let length = usize::from(entry[16]);
+                let name = &entry[BEFORE_NAME..BEFORE_NAME + length];
+                at += before + (BEFORE_NAME + length).next_multiple_of(ALIGNMENT);
+                let node = match name {
+                    b".." => continue,
+                    b"." => ROOT,
+                    name => long(&files.look_up(ROOT, name).expect("there").0),
+                };
+                let state = files.state(node).expect("its state");
+                assert_eq!(long(entry), files.inode(node, &state), "{plus} {name:?}");
+                seen += 1;
+            }
+            assert_eq!(seen, 3);
+        }
     }
 }

@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How long the guest may believe what it was told of a file that can be changed, in seconds.
 const BELIEVED: u64 = 1;
@@ -85,6 +85,8 @@ pub struct Files {
     machine_id: Vec<u8>,
     /// Something was opened that can be written, so that the guest may hold what the host has not.
     written: bool,
+    /// The first mapping of a file that could not be written back, and why: no call tells its program.
+    lost: Option<(PathBuf, Errno)>,
 }
 
 impl std::fmt::Debug for Files {
@@ -99,7 +101,7 @@ impl Files {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub fn new(root: &std::path::Path, memory: u64) -> Result<Files> {
+    pub fn new(root: &Path, memory: u64) -> Result<Files> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Files {
             root: rustix::fs::open(root, flags, Mode::empty())?,
@@ -111,9 +113,10 @@ impl Files {
             mounts: HashMap::new(),
             devices: HashMap::new(),
             next_device: 0,
-            whole: root == std::path::Path::new("/"),
+            whole: root == Path::new("/"),
             machine_id: Vec::new(),
             written: false,
+            lost: None,
         })
     }
 
@@ -133,6 +136,11 @@ impl Files {
     /// writing, and may have mapped it.
     pub fn written(&self) -> bool {
         self.written
+    }
+
+    /// Which file does not have what programs changed in a mapping of it, if there is one, and why.
+    pub fn lost(&self) -> Option<(&Path, Errno)> {
+        self.lost.as_ref().map(|(path, why)| (&**path, *why))
     }
 
     /// Answers a request; `None` when it wants no answer, or is none.
@@ -284,13 +292,18 @@ impl Files {
         if let Some(inode) = self.nodes.inode(node) {
             return inode;
         }
+        self.on_its_device(found.stx_ino, found)
+    }
+
+    /// The number of an inode that is on the same device as a file.
+    fn on_its_device(&mut self, inode: u64, found: &Statx) -> u64 {
         let device = (found.stx_dev_major, found.stx_dev_minor);
         let number = self.devices.entry(device).or_insert_with(|| {
             let number = self.next_device;
             self.next_device = number.wrapping_add(1);
             number
         });
-        on_device(found.stx_ino, *number)
+        on_device(inode, *number)
     }
 
     /// `struct fuse_attr`.

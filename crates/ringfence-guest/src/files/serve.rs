@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// What of the flags of an open reaches the host's.
 const OPEN_FLAGS: u32 = (OFlags::RDWR.bits() | OFlags::WRONLY.bits())
@@ -160,11 +161,11 @@ impl Files {
                 let (size, how) = (wanted(f.word())? as usize, wanted(f.word())?);
                 f.skip(16);
                 let data = wanted(f.0.get(..size))?;
-                let file = self.file(handle)?;
                 let written = if how & WRITE_CACHE != 0 {
-                    write_at(file, data, offset)?
+                    let written = self.file(handle).and_then(|file| write_at(file, data, offset));
+                    self.written_back(node, size, written)?
                 } else {
-                    rustix::io::pwrite(file, data, offset)?
+                    rustix::io::pwrite(self.file(handle)?, data, offset)?
                 };
                 body.word(written as u32).word(0);
             }
@@ -308,6 +309,21 @@ impl Files {
         }
         let found = self.state(node)?;
         Ok(self.attribute_reply(node, &found))
+    }
+
+    /// Remembers what of a mapping could not be written: its program need not be there any more to hear of it.
+    fn written_back(&mut self, node: u64, size: usize, written: Result<usize>) -> Result<usize> {
+        let why = match written {
+            Ok(count) if count == size => return written,
+            // What was written is where a file, or its disk, ends.
+            Ok(_) => Errno::NOSPC,
+            Err(errno) => errno,
+        };
+        if self.lost.is_none() {
+            let path = self.nodes.path(node).unwrap_or_else(|| b"a removed file".to_vec());
+            self.lost = Some((Path::new("/").join(os(&path)), why));
+        }
+        written
     }
 
     fn rename(

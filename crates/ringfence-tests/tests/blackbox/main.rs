@@ -153,6 +153,7 @@ mod vm_nested;
 mod vm_rules;
 mod vm_saved;
 mod vm_sessions;
+mod vm_streams;
 mod vm_writes;
 mod windows;
 mod word;
