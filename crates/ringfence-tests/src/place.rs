@@ -61,10 +61,12 @@ impl Place {
     /// # Panics
     /// It cannot be made.
     pub fn new(person: Person, tier: Tier) -> Place {
-        // `scripts/test` names a place in memory.
-        let above = std::env::var_os("RINGFENCE_TEST_DIR").map(PathBuf::from);
-        let above = above.unwrap_or_else(std::env::temp_dir);
-        let root = tempfile::Builder::new().prefix("ringfence-test-").tempdir_in(above);
+        // `scripts/test` names a place in memory. Paths of sockets are no longer by it than by the other (unix(7)).
+        let (above, prefix) = match std::env::var_os("RINGFENCE_TEST_DIR") {
+            Some(above) => (above.into(), "t-"),
+            None => (std::env::temp_dir(), "ringfence-test-"),
+        };
+        let root = tempfile::Builder::new().prefix(prefix).tempdir_in(above);
         let root = root.expect("a temporary directory");
         let place = Place { root, person, tier };
         place.person.owns(place.root());
