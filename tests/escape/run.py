@@ -44,7 +44,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("-j", "--jobs", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("-j", "--jobs", type=int, default=min(4, 2 * (os.cpu_count() or 1)))
     asked = parser.parse_args()
     asked.tiers = pick(parser, "tier", asked.tier, TIERS)
     asked.users = pick(parser, "user", asked.user, USERS)
