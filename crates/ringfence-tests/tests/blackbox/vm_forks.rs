@@ -66,8 +66,7 @@ fn a_session_and_its_fork_go_on_each_with_what_is_its_own() {
         assert!(both.iter().all(|name| running.contains(name)), "{running}");
         // What one writes the other does not see, nor does the host.
         inside(place, &both[1], "echo second >/tmp/theirs; echo second >new");
-        let looked =
-            "ls /tmp/theirs new removed; cat kept; ls /tmp | grep -v ringfence | tr '\\n' ' '";
+        let looked = "ls /tmp/theirs new removed; cat kept; ls /tmp | grep -vE '^(ringfence|rf)-' | tr '\\n' ' '";
         let seen = call(place, &["exec", &both[0], "--", "sh", "-c", looked]);
         assert!(seen.text().ends_with("the host's\nlayer\ngo mine second"), "{seen:?}");
         assert_eq!(inside(place, &both[1], "cat new /tmp/theirs"), "second\nsecond");
