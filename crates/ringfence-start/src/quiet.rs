@@ -248,22 +248,21 @@ impl Run<'_> {
     /// Whether no run changed what git keeps in a repository and believes: that is written in its place as well, of
     /// which the directory tells nothing. Nor what is [`LISTED`], which a walk's budget may not reach.
     fn state_is_unchanged(&self, repository: usize) -> bool {
-        const FILE: u16 = 0o100_000;
-        const DIRECTORY: u16 = 0o040_000;
-        let unchanged = |name: &CStr, kind: u16| {
+        let unchanged = |name: &CStr, listed: bool| {
             let mut looked = Looked::new();
             match look(&mut looked, repository as i32, name.as_ptr().cast(), 0) {
                 Ok(stat) => {
-                    stat.mode & 0o170_000 == kind && latest(stat.identity()[4]) < self.since
+                    let its_kind = if listed { stat.is_directory() } else { stat.is_file() };
+                    its_kind && latest(stat.identity()[4]) < self.since
                 }
                 Err(errno) => errno == Errno::ENOENT,
             }
         };
         // One by one: a list of them would be a table of addresses.
-        unchanged(c"index", FILE)
-            && unchanged(c"MERGE_RR", FILE)
-            && unchanged(c"remotes", DIRECTORY)
-            && unchanged(c"branches", DIRECTORY)
+        unchanged(c"index", false)
+            && unchanged(c"MERGE_RR", false)
+            && unchanged(c"remotes", true)
+            && unchanged(c"branches", true)
     }
 
     /// Looks at a directory's names; adds directories in it to the queue, and says whether it is a repository's.
