@@ -56,7 +56,7 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree, leads_to: Option<&P
             let Some(left) = work.budget.checked_sub(A_DIRECTORY) else { continue };
             work.budget = left;
         }
-        let Some((directory, data)) = open(work, &path) else { continue };
+        let Ok((directory, data)) = locked::open_known(work, &path) else { continue };
         let by_run = changed(&data) >= work.guarding.since;
         // In small pieces: libc would read a thousand names of which a few are looked at.
         let entries = Names::once(directory.0.as_fd());
@@ -146,12 +146,6 @@ fn left_aside(work: &mut Work<'_>, directory: &Directory, path: &Path, name: &Os
     if at.symlink_metadata().is_ok_and(|data| work.suspect(&shown, &data)) {
         work.take_aside(&at, &shown);
     }
-}
-
-/// A directory, reached without links, and what it is; one that the run locked is opened all the
-/// same.
-fn open(work: &mut Work<'_>, path: &Path) -> Option<(Directory, fs::Metadata)> {
-    locked::open_known(work, path).ok()
 }
 
 /// A directory holds the first component of protected names. At the top of a tree only those with a
@@ -286,7 +280,7 @@ fn innards(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, git: &[(&Path, 
             let Some(left) = work.budget.checked_sub(A_DIRECTORY) else { continue };
             work.budget = left;
         }
-        let Some((directory, data)) = open(work, &at) else { continue };
+        let Ok((directory, data)) = locked::open_known(work, &at) else { continue };
         let entries = Names::once(directory.0.as_fd());
         let by_run = changed(&data) >= work.guarding.since;
         let (mut parts, mut inner) = (0, Vec::new());
