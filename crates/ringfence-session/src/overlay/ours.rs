@@ -50,8 +50,8 @@ impl Known {
 /// The directories of a tree that a commit writes to and the host did not: each as our last write left it, or as it was
 /// before the first. None: it is to be made. Whatever else is seen to happen to one takes it out: from then on it is the
 /// host's. Not seen is what happens between the looks before and after a write of ours, nor, where times are as coarse
-/// as the clock's tick (before Linux 6.13), what happens in the same tick as that. A commit that was interrupted cannot
-/// tell who was at them since, and has none.
+/// as the clock's tick (before Linux 6.13, and of what is deleted in tmpfs), what happens in the same tick as that. A
+/// commit that was interrupted cannot tell who was at them since, and has none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Written(
     HashMap<Vec<u8>, Option<(u64, i64)>>,

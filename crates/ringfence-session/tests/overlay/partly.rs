@@ -5,7 +5,7 @@ use crate::world::{World, names, no_traces};
 use ringfence_session::overlay::{Done, Select};
 use ringfence_session::snapshot::fault;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,10 +49,23 @@ fn child() {
             let me = rustix::process::getpid();
             rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
         }
+        await_tick(&place.join("real/anew"));
         fs::remove_file(place.join("real/anew/both")).unwrap();
     });
     let done = commit(&World::at(&top), &["anew/old", "made/one"]);
     assert_eq!(done.conflicts, []);
+}
+
+/// Until the clock that gives coarse times has gone on since a directory was changed: a deletion in tmpfs has such a time.
+fn await_tick(directory: &Path) {
+    let changed = directory.metadata().unwrap();
+    loop {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        if (now.tv_sec, now.tv_nsec) > (changed.ctime(), changed.ctime_nsec()) {
+            return;
+        }
+        std::thread::yield_now();
+    }
 }
 
 fn commit(world: &World, names: &[&str]) -> Done {
