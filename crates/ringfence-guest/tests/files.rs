@@ -184,7 +184,8 @@ fn a_directory_is_read_to_its_end_from_wherever_it_is_asked_for() {
     let handle = guest.open_directory(1).unwrap();
     assert_eq!(guest.list(READDIR, handle, u64::MAX, 4096), Err(EINVAL));
     assert_eq!(guest.list(READDIRPLUS, handle, 0, 1000), Err(EINVAL));
-    assert!(guest.list(READDIRPLUS, handle, 0, 4096).unwrap().len() > 10);
+    // As many at least as have the longest of names.
+    assert!(guest.list(READDIRPLUS, handle, 0, 4096).unwrap().len() > 5);
     let file = guest.node("file").unwrap();
     assert_eq!(guest.open_directory(file), Err(ENOTDIR));
 }
