@@ -337,7 +337,8 @@ fn begin(launched: &mut Launched, image: &Image, runs: Span) {
     let text = image.bytes(runs);
     let (Some(path), Some(end)) = (text.first(), crate::bytes::position(text, 0)) else { return };
     let start = i64::try_from(launched.before.since).unwrap_or(i64::MAX);
-    launched.runs = crate::runs::begin(path, start, from(text, end + 1)).ok();
+    let directories = &launched.before.notes;
+    launched.runs = crate::runs::begin(path, start, from(text, end + 1), directories).ok();
 }
 
 /// A session's number.

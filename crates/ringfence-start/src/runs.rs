@@ -17,14 +17,25 @@ pub const OPEN: i64 = i64::MIN;
 pub const ABOVE_A_TREE: i64 = i64::MIN + 1;
 /// At most so many places are noted here.
 pub const MOST_PLACES: usize = 256;
-/// Bytes of a place: [`TREE`], [`GRANTED`] or [`ABOVE`], and its hash.
-pub const PLACE: usize = 9;
+/// Bytes of a place: [`TREE`], [`GRANTED`] or [`ABOVE`]; which of the directories that were looked at before it is in, from
+/// one, or zero; and its hash, within that directory.
+pub const PLACE: usize = 10;
 /// A tree that the run can write to.
 pub const TREE: u8 = b'+';
 /// A place in one that was granted by its name: noted with the start's minus.
 pub const GRANTED: u8 = b'-';
 /// A directory that a tree is in: noted with [`ABOVE_A_TREE`]. They come last.
 pub const ABOVE: u8 = b'^';
+
+/// What is noted of a place in a directory, which is known by its device, as statx(2) has it, and inode, so that it is
+/// found under another name. `place` is the hash of its path from there.
+pub const fn within(device: u64, inode: u64, place: u64) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mixed = (device ^ ODD).wrapping_mul(ODD).rotate_left(31) ^ inode;
+    let mixed = mixed.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let mixed = (mixed ^ mixed >> 32 ^ place).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    mixed ^ mixed >> 29
+}
 
 /// A run that goes on, noted.
 #[derive(Clone, Copy, Debug)]
@@ -37,24 +48,30 @@ pub struct Begun {
     pub count: u64,
 }
 
-/// Notes a run that begins, at a time in nanoseconds since 1970, for places of [`PLACE`] bytes each.
+/// Notes a run that begins, at a time in nanoseconds since 1970, for places of [`PLACE`] bytes each. `directories` are
+/// those that were looked at: device, inode and change time.
 ///
 /// # Errors
 /// The kernel's; `EFBIG` where the file has to be shortened first, `EINVAL` where a full disk cut its last
 /// note off, or for too many places.
-pub fn begin(path: *const u8, start: i64, places: &[u8]) -> Result<Begun> {
+pub fn begin(
+    path: *const u8,
+    start: i64,
+    places: &[u8],
+    directories: &[[u64; 3]],
+) -> Result<Begun> {
     const O_RDWR_CREAT_APPEND_CLOEXEC: usize = 0o2 | 0o100 | 0o2_000 | 0o2_000_000;
     // SAFETY: the path ends with a zero byte.
     let file =
         unsafe { sys!(openat, -100_isize, path, O_RDWR_CREAT_APPEND_CLOEXEC, 0o600) }? as i32;
-    let noted = note(file, start, places);
+    let noted = note(file, start, places, directories);
     if noted.is_err() {
         close(file);
     }
     noted
 }
 
-fn note(file: i32, start: i64, places: &[u8]) -> Result<Begun> {
+fn note(file: i32, start: i64, places: &[u8], directories: &[[u64; 3]]) -> Result<Begun> {
     const F_SETFL: usize = 4;
     const SEEK_CUR: usize = 1;
     let mut looked = Looked::new();
@@ -71,8 +88,8 @@ fn note(file: i32, start: i64, places: &[u8]) -> Result<Begun> {
     // Mostly they are few, and need no new page of the stack.
     const FEW: usize = 32;
     let ending = match count {
-        0..=FEW => append::<FEW>(file, start, places)?,
-        _ => append::<MOST_PLACES>(file, start, places)?,
+        0..=FEW => append::<FEW>(file, start, places, directories)?,
+        _ => append::<MOST_PLACES>(file, start, places, directories)?,
     };
     // SAFETY: takes numbers.
     let end = unsafe { sys!(lseek, file, 0, SEEK_CUR) }? as u64;
@@ -86,19 +103,29 @@ fn note(file: i32, start: i64, places: &[u8]) -> Result<Begun> {
 /// Writes the notes of at most so many places by one call, so that runs that begin at once do not mix; how many of them
 /// are to have an end.
 #[inline(never)]
-fn append<const ROOM: usize>(file: i32, start: i64, places: &[u8]) -> Result<u64> {
+fn append<const ROOM: usize>(
+    file: i32,
+    start: i64,
+    places: &[u8],
+    directories: &[[u64; 3]],
+) -> Result<u64> {
     let count = places.len() / PLACE;
     let mut room = core::mem::MaybeUninit::<[[u64; 3]; ROOM]>::uninit();
     let first = room.as_mut_ptr().cast::<[u64; 3]>();
     let (mut at, mut ending) = (0, 0);
     while at < count.min(ROOM) {
         let place = crate::bytes::from(places, at * PLACE);
-        let hash = crate::bytes::from(place, 1).first_chunk::<8>().ok_or(Errno::EINVAL)?;
+        let hash = crate::bytes::from(place, 2).first_chunk::<8>().ok_or(Errno::EINVAL)?;
+        let mut hash = u64::from_ne_bytes(*hash);
+        if let Some(which) = place.get(1).and_then(|which| usize::from(*which).checked_sub(1)) {
+            let [device, inode, _] = *directories.get(which).ok_or(Errno::EINVAL)?;
+            hash = within(device, inode, hash);
+        }
         let begins = if place.first() == Some(&GRANTED) { -start } else { start };
         let above = place.first() == Some(&ABOVE);
         let ends = if above { ABOVE_A_TREE } else { OPEN };
         // SAFETY: there is room for so many.
-        unsafe { first.add(at).write([begins as u64, ends as u64, u64::from_ne_bytes(*hash)]) };
+        unsafe { first.add(at).write([begins as u64, ends as u64, hash]) };
         at += 1;
         if !above {
             ending = at;

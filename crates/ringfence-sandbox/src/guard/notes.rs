@@ -52,6 +52,16 @@ pub(super) fn hash_of_file(path: &Path) -> u64 {
     hasher.finish()
 }
 
+/// What is noted of places in a directory that is known by what it is; none where it is not there.
+pub(super) fn within(directory: &Path) -> Option<impl Fn(u64) -> u64> {
+    let data = directory.symlink_metadata().ok()?;
+    // The halves that statx(2) gives, from what stat(2) has (makedev(3)).
+    let device = data.dev();
+    let major = device >> 8 & 0xfff | device >> 32 & !0xfff;
+    let minor = device & 0xff | device >> 12 & 0xffff_ff00;
+    Some(move |place| runs::within(major << 32 | minor, data.ino(), place))
+}
+
 /// A run that goes on, noted.
 #[derive(Debug)]
 pub(crate) struct Begun {
@@ -80,14 +90,27 @@ pub(super) enum Noted<'a> {
     GrantedFile(&'a Path),
     /// A directory that a tree is in.
     Above(&'a Path),
+    /// A tree, or a place in it that was granted, by what the tree is: it can be renamed.
+    In(&'a Path, Granted<'a>),
+}
+
+/// What is known of a tree by its device and inode.
+#[derive(Clone, Copy)]
+pub(super) enum Granted<'a> {
+    /// The tree itself.
+    Nothing,
+    /// A place in it, granted by its name: from its top.
+    Place(&'a Path),
+    /// A file in it.
+    File(&'a Path),
 }
 
 impl Noted<'_> {
     /// The note, with an end if it takes one.
     pub(super) fn note(self, start: i64, end: i64) -> [u8; NOTE] {
         let (start, end) = match self {
-            Noted::Tree(_) => (start, end),
-            Noted::Granted(_) | Noted::GrantedFile(_) => (-start, end),
+            Noted::Tree(_) | Noted::In(_, Granted::Nothing) => (start, end),
+            Noted::Granted(_) | Noted::GrantedFile(_) | Noted::In(..) => (-start, end),
             Noted::Above(_) => (start, ABOVE_A_TREE),
         };
         let mut note = [0; NOTE];
@@ -102,6 +125,17 @@ impl Noted<'_> {
         match self {
             Noted::Tree(place) | Noted::Granted(place) | Noted::Above(place) => hash(place),
             Noted::GrantedFile(file) => hash_of_file(file),
+            // One that is gone is found by nothing.
+            Noted::In(tree, _) => within(tree).map_or(0, |within| within(self.inner())),
+        }
+    }
+
+    /// The place within its tree.
+    fn inner(self) -> u64 {
+        match self {
+            Noted::In(_, Granted::Place(place)) => hash(place),
+            Noted::In(_, Granted::File(file)) => hash_of_file(file),
+            _ => hash(Path::new("")),
         }
     }
 }
@@ -114,13 +148,20 @@ pub(super) fn noted(trees: &[GuardedTree]) -> Vec<Noted<'_>> {
     });
     let above: BTreeSet<_> = trees.iter().flat_map(|tree| tree.tree.ancestors().skip(1)).collect();
     let own = trees.iter().map(|tree| Noted::Tree(&tree.tree));
-    own.chain(granted).chain(above.into_iter().map(Noted::Above)).collect()
+    let known = trees.iter().flat_map(|guarded| {
+        let tree = &*guarded.tree;
+        let places = guarded.lifted.iter().filter_map(move |at| at.strip_prefix(tree).ok());
+        let files = guarded.files.iter().filter_map(move |(at, _)| at.strip_prefix(tree).ok());
+        let granted = places.map(Granted::Place).chain(files.map(Granted::File));
+        [Granted::Nothing].into_iter().chain(granted).map(move |what| Noted::In(tree, what))
+    });
+    own.chain(known).chain(granted).chain(above.into_iter().map(Noted::Above)).collect()
 }
 
 pub(super) fn begin_in(path: &Path, trees: &[Noted<'_>], start: i128) -> std::io::Result<Begun> {
     let name = CString::new(path.as_os_str().as_bytes())?;
-    let places = places(trees);
-    let begin = || runs::begin(name.as_ptr().cast(), nanoseconds(start), &places);
+    let places = places(trees, &[]);
+    let begin = || runs::begin(name.as_ptr().cast(), nanoseconds(start), &places, &[]);
     let begun = begin().or_else(|_| {
         // Made, shortened, or ended where a full disk cut a note off.
         open(path)?;
@@ -129,28 +170,36 @@ pub(super) fn begin_in(path: &Path, trees: &[Noted<'_>], start: i128) -> std::io
     begun.map(Begun::of)?.ok_or_else(|| std::io::ErrorKind::NotFound.into())
 }
 
-/// As [`runs::begin`] takes them.
-fn places(trees: &[Noted<'_>]) -> Vec<u8> {
+/// As [`runs::begin`] takes them, by which these directories will be looked at.
+fn places(trees: &[Noted<'_>], directories: &[PathBuf]) -> Vec<u8> {
     let place = |noted: &Noted<'_>| {
         let mark = match noted {
-            Noted::Tree(_) => runs::TREE,
-            Noted::Granted(_) | Noted::GrantedFile(_) => runs::GRANTED,
+            Noted::Tree(_) | Noted::In(_, Granted::Nothing) => runs::TREE,
+            Noted::Granted(_) | Noted::GrantedFile(_) | Noted::In(..) => runs::GRANTED,
             Noted::Above(_) => runs::ABOVE,
         };
-        [&[mark][..], &noted.place().to_ne_bytes()].concat()
+        let known = |at: &Path| directories.iter().position(|directory| directory == at);
+        let (which, place) = match noted {
+            Noted::In(tree, _) => match known(tree).and_then(|at| u8::try_from(at + 1).ok()) {
+                Some(which) => (which, noted.inner()),
+                None => (0, noted.place()),
+            },
+            _ => (0, noted.place()),
+        };
+        [&[mark, which][..], &place.to_ne_bytes()].concat()
     };
     trees.iter().flat_map(place).collect()
 }
 
 /// Where runs are noted, and what is noted of one with these trees, for a start that does it by itself; none
-/// where it cannot, nothing where there is nothing to note.
-pub(crate) fn noted_by_image(trees: &[GuardedTree]) -> Option<Vec<u8>> {
+/// where it cannot, nothing where there is nothing to note. It looks at these directories.
+pub(crate) fn noted_by_image(trees: &[GuardedTree], directories: &[PathBuf]) -> Option<Vec<u8>> {
     let trees = noted(trees);
     if trees.is_empty() {
         return Some(Vec::new());
     }
     let path = file().filter(|_| trees.len() <= runs::MOST_PLACES)?;
-    Some([path.as_os_str().as_bytes(), b"\0", &places(&trees)].concat())
+    Some([path.as_os_str().as_bytes(), b"\0", &places(&trees, directories)].concat())
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
@@ -238,7 +287,8 @@ fn unnoted(what: &str, tree: &Path, why: &std::io::Error) -> String {
 /// [`time_mark`]: ringfence_sys::file::time_mark
 pub fn written(tree: &Path, since: i128) {
     let above = tree.ancestors().skip(1).map(Noted::Above);
-    let noted = note(&[Noted::Tree(tree)].into_iter().chain(above).collect::<Vec<_>>(), since);
+    let own = [Noted::Tree(tree), Noted::In(tree, Granted::Nothing)];
+    let noted = note(&own.into_iter().chain(above).collect::<Vec<_>>(), since);
     if let Err(why) = noted {
         said::now(&unnoted("what was written now", tree, &why));
     }

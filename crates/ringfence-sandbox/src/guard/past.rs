@@ -6,8 +6,8 @@
 //! run or in any earlier one. Change times cannot be set by a program.
 //!
 //! One file of the user's own state, `runs`: for each run and tree the times of its start and end in
-//! nanoseconds and a hash of the tree's path, eight bytes each, so that thousands of them are looked
-//! through in microseconds. A note is written when a run begins and completed when it has ended. Where those that
+//! nanoseconds and a hash of the tree's path, eight bytes each, and the same with one of its device and inode, as it can be
+//! renamed, so that thousands of them are looked through in microseconds. A note is written when a run begins and completed when it has ended. Where those that
 //! should have completed it were killed a later run finds a note without an end that nobody
 //! has open (a lock tells, which the kernel takes back), and must take it that the run went on until
 //! then, or until the machine went down. What was granted by name is the user's wish: a note of such a place,
@@ -18,10 +18,11 @@
 //!
 //! What is written there is written by [`notes`](super::notes).
 
-use super::notes::{file, hash, hash_of_file, nanoseconds};
+use super::notes::{file, hash, hash_of_file, nanoseconds, within};
 use ringfence_start::mark;
 use ringfence_start::runs::{ABOVE_A_TREE, NOTE, OPEN};
 use ringfence_sys as sys;
+use std::cell::OnceCell;
 use std::fs;
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -48,9 +49,13 @@ impl Past {
         let first: i64 = first.unwrap_or(time);
         let (whole, file) = (path, hash_of_file(path));
         let path = path.ancestors().map(hash).collect::<Vec<u64>>();
+        let tops = trees;
         let trees: Vec<u64> = trees.iter().flat_map(|tree| tree.ancestors()).map(hash).collect();
         let notes = || self.0.as_chunks::<NOTE>().0.iter().map(parse);
-        let here = |place| path.contains(&place) || trees.contains(&place);
+        // By what the directories are: a tree can have been renamed since.
+        let known = OnceCell::new();
+        let known = |place| known.get_or_init(|| by_identity(whole, tops)).contains(&place);
+        let here = |place| path.contains(&place) || trees.contains(&place) || known(place);
         // Something on the way to it, below the tree of the run that could move it, was changed since that began, and so
         // was the directory that it is in.
         let since = |start, place| {
@@ -70,7 +75,7 @@ impl Past {
         };
         notes().any(|(start, end, tree)| {
             let changed = start >= 0 && start <= time && first <= end;
-            let by_name = |place| path.contains(&place) || place == file;
+            let by_name = |place| path.contains(&place) || place == file || known(place);
             let granted = || notes().any(|(of, _, place)| of == -start && by_name(place));
             changed && (here(tree) || moved(start)) && !granted()
         })
@@ -96,6 +101,21 @@ fn parse(note: &[u8; NOTE]) -> (i64, i64, u64) {
     let number = |at: usize| -> [u8; 8] { std::array::from_fn(|byte| note[at + byte]) };
     let (start, end) = (i64::from_ne_bytes(number(0)), i64::from_ne_bytes(number(8)));
     (start, end, u64::from_ne_bytes(number(16)))
+}
+
+/// What may be noted of a path by the directories that it is in, and of trees, whatever these are called now.
+fn by_identity(path: &Path, trees: &[&Path]) -> Vec<u64> {
+    let mut known = Vec::new();
+    for directory in path.ancestors() {
+        let Some(within) = within(directory) else { continue };
+        let inner = |at: &Path| at.strip_prefix(directory).unwrap_or(at).to_owned();
+        let below = path.ancestors().take_while(|at| at.starts_with(directory));
+        known.extend(below.map(|at| within(hash(&inner(at)))));
+        known.push(within(hash_of_file(&inner(path))));
+    }
+    let trees = trees.iter().flat_map(|tree| tree.ancestors());
+    known.extend(trees.filter_map(within).map(|within| within(hash(Path::new("")))));
+    known
 }
 
 /// Reads what was noted; nothing where there is nothing to be read.
@@ -241,6 +261,41 @@ mod tests {
         let beside = Path::new("/v/.git/config");
         assert!(!Past(prepared.clone()).holds(beside, &[Path::new("/v")], 15, &lately));
         assert!(Past(prepared).holds(beside, &[Path::new("/v"), Path::new("/w/sub")], 15, &lately));
+    }
+
+    #[test]
+    fn a_tree_is_known_under_another_name() {
+        let place = std::env::temp_dir().join(format!("ringfence-renamed-{}", std::process::id()));
+        let (first, other) = (place.join("first"), place.join("other"));
+        fs::create_dir_all(first.join("project/sub")).expect("a directory of ours");
+        let project = first.join("project");
+        let tree = GuardedTree {
+            tree: project.clone(),
+            absent: Vec::new(),
+            nested: Vec::new(),
+            lifted: vec![project.join("sub/.vscode")],
+            files: vec![(project.join("sub/.envrc"), true)],
+            granted: Vec::new(),
+        };
+        let trees = [tree];
+        let all: Vec<u8> = noted(&trees).into_iter().flat_map(|noted| noted.note(10, 20)).collect();
+        let begun = begin_in(&place.join("state/runs"), &noted(&trees), 10).expect("a note");
+        assert!(begun.end());
+        let written = fs::read(place.join("state/runs")).expect("notes");
+        let places = |notes: &[u8]| -> Vec<u64> {
+            notes.as_chunks::<NOTE>().0.iter().map(|note| parse(note).2).collect()
+        };
+        assert_eq!(places(&written), places(&all), "it is written as it is read");
+        let past = Past(all);
+        fs::rename(&first, &other).expect("renamed");
+        let holds = |name: &str, time| past.holds(&other.join(name), &[], time, &lately);
+        assert!(holds("project/sub/.git/config", 15) && !holds("project/sub/.git/config", 25));
+        assert!(!holds("sub/.git/config", 15), "beside it");
+        assert!(past.holds(Path::new("/v/x"), &[&other.join("project")], 15, &lately));
+        // What was granted still is.
+        assert!(!holds("project/sub/.vscode/tasks.json", 15) && !holds("project/sub/.envrc", 15));
+        assert!(holds("project/sub/.envrc/.git/config", 15));
+        fs::remove_dir_all(place).expect("a directory of ours");
     }
 
     /// A run is noted while it goes on, until it was completed or nobody has its note open.

@@ -22,8 +22,13 @@ pub(super) struct Brief {
     pub trees: Vec<u8>,
 }
 
-/// None where more is to be done after the command than can be done there.
-pub(super) fn brief(plan: &Plan, order: &Order, saved: &[Saved]) -> Option<Brief> {
+/// `notes` are the directories that it looks at. None where more is to be done after the command than can be done there.
+pub(super) fn brief(
+    plan: &Plan,
+    order: &Order,
+    saved: &[Saved],
+    notes: &[PathBuf],
+) -> Option<Brief> {
     // Somebody is told of each step; a clock runs; sockets of the host stand in for published ones.
     let timed = |limit: &LimitStep| matches!(limit, LimitStep::Timeout { .. });
     if order.announce || plan.limits.iter().any(timed) || !plan.publish.is_empty() {
@@ -36,7 +41,8 @@ pub(super) fn brief(plan: &Plan, order: &Order, saved: &[Saved]) -> Option<Brief
     }
     let (sessions, recorded) = order.keeper.as_ref()?.brief(plan)?;
     let trees = plan.guarded_trees.iter().map(tree).collect::<Option<Vec<_>>>()?.concat();
-    Some(Brief { recorded, sessions, runs: noted_by_image(&plan.guarded_trees)?, trees })
+    let runs = noted_by_image(&plan.guarded_trees, notes)?;
+    Some(Brief { recorded, sessions, runs, trees })
 }
 
 /// A tree's path and its list of names.

@@ -121,7 +121,7 @@ impl Filing<'_> {
             words: &order.argv,
             notes: &self.notes,
             announce: plan.announcement(),
-            brief: brief(plan, order, &self.saved),
+            brief: brief(plan, order, &self.saved, &self.notes),
             extra,
         })
     }

@@ -107,6 +107,28 @@ fn what_a_run_prepared_in_a_smaller_tree_is_judged_where_a_later_one_moves_it() 
     });
 }
 
+/// Prepared in a project that its user renamed before the next run.
+#[test]
+fn what_a_run_prepared_is_judged_under_the_projects_new_name() {
+    everywhere(|place| {
+        place.directory("home/project/sub");
+        let make = "mkdir g && printf '[core]\\n\\tfsmonitor = ./x\\n' > g/config";
+        place.sh(&["--workdir", "sub"], &format!("mkdir d && cd d && {make}")).ends(0);
+        place.clock_moves_on();
+        // The control: the user's own is moved like any directory.
+        place.shell(&format!("mkdir sub/mine && cd sub/mine && {make}")).ends(0);
+        fs::rename(place.project("sub"), place.project("other")).unwrap();
+        place.clock_moves_on();
+        let moves = "for g in mine/g d/g; do mkdir $g/objects $g/refs; echo 'ref: refs/heads/main' > $g/HEAD; done; \
+                     mv mine/g mine/.git && mv d/g d/.git";
+        let outcome = place.sh(&["--workdir", "other"], moves);
+        outcome.ends(0).says("d/.git/config was created or changed");
+        assert!(!place.project("other/d/.git/config").exists());
+        assert!(place.project("other/d/.git/HEAD").exists());
+        assert!(place.project("other/mine/.git/config").exists(), "{}", outcome.err);
+    });
+}
+
 /// What earlier runs made harmlessly, and the user's own, is left alone by later ones.
 #[test]
 fn what_was_there_before_is_not_taken_for_the_programs() {
