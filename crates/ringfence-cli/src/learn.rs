@@ -125,9 +125,10 @@ impl Base {
 }
 
 fn is_there(output: &Path) -> Fault {
-    let output = output.display();
+    let word = shown::word(&output.to_string_lossy());
     Fault::usage(format!(
-        "{output} exists and is not overwritten: --merge {output} shows what would be added to it, and with -o {output} as well adds it"
+        "{} exists and is not overwritten: --merge {word} shows what would be added to it, and with -o {word} as well adds it",
+        output.display()
     ))
 }
 
@@ -146,9 +147,24 @@ fn write(output: &Path, result: &str, base: &Base) -> Result<(), Fault> {
     })
 }
 
+/// Options of one run, which say nothing of what it may do; and profiles, which are named by themselves.
+const NO_POLICY: [&str; 10] = [
+    "profile",
+    "name",
+    "no-record",
+    "record-programs",
+    "json",
+    "status-fd",
+    "dry-run",
+    "monitor",
+    "trace-missing",
+    "command",
+];
+
 /// What was said of the policy beside profiles, as words for a command line.
 fn given(parsed: &Parsed) -> String {
-    let of_policy = |name: &str| name != "profile" && POLICY.iter().any(|spec| spec.long == name);
+    let of_policy =
+        |name: &str| !NO_POLICY.contains(&name) && POLICY.iter().any(|spec| spec.long == name);
     // A profile that lists calls says itself that it does.
     let listed = |name: &str, value: &OsString| name == "syscalls" && value == "learned";
     let options = parsed.options.iter();
@@ -320,8 +336,9 @@ fn finish(
     };
     match output {
         Some(output) => ringfence_sys::say!(
-            "ringfence: {what}; look at {0}, then: ringfence run {with}-p {0} -- CMD",
-            output.display()
+            "ringfence: {what}; look at {}, then: ringfence run {with}-p {} -- CMD",
+            output.display(),
+            shown::word(&output.to_string_lossy())
         ),
         None => ringfence_sys::say!("ringfence: {what}"),
     }

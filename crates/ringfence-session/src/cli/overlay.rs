@@ -234,7 +234,7 @@ fn row(found: &Found) -> Value {
         Some(Trouble::Left(why)) => json!({"kind": "left", "why": why}),
     };
     json!({
-        "path": text::path(&found.path), "what": change.what.word(), "kind": change.kind.word(),
+        "path": text::json_path(&found.path), "what": change.what.word(), "kind": change.kind.word(),
         "size": change.size, "trouble": trouble,
     })
 }

@@ -219,9 +219,9 @@ impl Command {
         }
         if self.json() {
             let mut value = json!({"snapshot": row(&made.snapshot), "read": made.read});
-            value["unreadable"] = made.unreadable.iter().map(|p| text::path(p)).collect();
-            value["foreign"] = made.foreign.iter().map(|p| text::path(p)).collect();
-            value["unsettled"] = made.unsettled.iter().map(|p| text::path(p)).collect();
+            value["unreadable"] = made.unreadable.iter().map(|p| text::json_path(p)).collect();
+            value["foreign"] = made.foreign.iter().map(|p| text::json_path(p)).collect();
+            value["unsettled"] = made.unsettled.iter().map(|p| text::json_path(p)).collect();
             return text::json(value);
         }
         text::print(line(&made.snapshot).as_bytes())
@@ -327,7 +327,7 @@ impl Command {
                     })
                 })
                 .collect();
-            return text::json(json!({"path": text::path(&path), "versions": rows}));
+            return text::json(json!({"path": text::json_path(&path), "versions": rows}));
         }
         let mut out = String::new();
         for version in &versions {
@@ -455,7 +455,7 @@ fn row(snapshot: &Snapshot) -> Value {
 
 fn entry_row(path: &Path, entry: &Entry) -> Value {
     json!({
-        "path": text::path(path), "kind": entry.kind.word(), "mode": format!("{:04o}", entry.mode),
+        "path": text::json_path(path), "kind": entry.kind.word(), "mode": format!("{:04o}", entry.mode),
         "size": entry.size,
     })
 }
@@ -463,7 +463,7 @@ fn entry_row(path: &Path, entry: &Entry) -> Value {
 fn change_row(change: &Change) -> Value {
     let side = |entry: &Option<Entry>| entry.as_ref().map(|e| entry_row(&change.path, e));
     json!({
-        "path": text::path(&change.path), "what": change.what.word(),
+        "path": text::json_path(&change.path), "what": change.what.word(),
         "old": side(&change.old), "new": side(&change.new),
     })
 }

@@ -101,6 +101,12 @@ pub(super) fn path(path: &Path) -> String {
     shown::path(path)
 }
 
+/// A path in JSON, which escapes by itself what is to be: it names the file when it is given back. Bytes that are no
+/// text are shown, as JSON has none.
+pub(super) fn json_path(path: &Path) -> String {
+    path.to_str().map_or_else(|| shown::path(path), str::to_owned)
+}
+
 /// Text from inside a sandbox: control characters and bytes that are no text are escaped.
 pub(super) fn safe(bytes: &[u8]) -> String {
     shown::bytes(bytes)

@@ -6,6 +6,7 @@ use super::entry::{Hash, Kind};
 use super::scan::{Leave, Scan};
 use super::{New, Pending, Select};
 use crate::error::{Result, SessionError};
+use ringfence_policy::shown;
 use rusqlite::{OptionalExtension, Row, params};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -153,8 +154,9 @@ impl Database {
         match self.by_name(name)? {
             Some(found) => Err(SessionError::usage(format!(
                 "there is a snapshot {name} already (number {}); give another name, or delete it: \
-                 ringfence snapshot delete {name}",
-                found.id
+                 ringfence snapshot delete {}",
+                found.id,
+                shown::word(name)
             ))),
             None => Ok(()),
         }

@@ -251,7 +251,9 @@ fn the_command_that_is_told_has_the_options_that_learnt_it() {
         place.file("home/with blank/data", "known\n");
         let script = "cat ~/'with blank/data'";
         let directory = place.at("home/with blank").display().to_string();
-        let learnt = learn(place, &["-r", &directory, "-o", "l.toml"], script);
+        // The session's name is none of them.
+        let learnt =
+            learn(place, &["-r", &directory, "-o", "l.toml", "--name=zz", "--no-record"], script);
         let told = format!("run --read='{directory}' -p l.toml -- CMD");
         learnt.ends(0).prints("known").says(&told);
         let line = format!("$RF --read='{directory}' -p l.toml -- sh -c \"{script}\"");

@@ -66,3 +66,21 @@ fn a_file_of_a_snapshot_is_json_when_that_is_asked_for() {
     let plain = place.ringfence(["snapshot", "show", "base", "bytes"]);
     assert_eq!(plain.ends(0).out, b"\xff\n");
 }
+
+/// What is printed for people or programs can be given back as it is.
+#[test]
+fn names_are_told_as_they_are_given() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    for name in ["keep", "me", "keep me"] {
+        place.ringfence(["snapshot", "create", "--name", name]).ends(0);
+    }
+    let taken = place.ringfence(["snapshot", "create", "--name", "keep me"]);
+    taken.ends(125).says("ringfence snapshot delete 'keep me'");
+    place.file("home/project/a\tb", "new\n");
+    let changes = place.ringfence(["snapshot", "changes", "keep", "--json"]).quiet();
+    let rows: Value = serde_json::from_str(&changes).unwrap();
+    assert_eq!(rows["changes"][0]["path"], "a\tb", "{rows}");
+    let path = rows["changes"][0]["path"].as_str().unwrap();
+    place.ringfence(["snapshot", "revert", "keep", "--", path]).ends(0);
+    assert!(!place.project("a\tb").exists());
+}
