@@ -180,12 +180,15 @@ fn a_directory_is_read_to_its_end_from_wherever_it_is_asked_for() {
         assert!(all.contains(&"new".to_owned()) && all.len() == names.len() + 1, "{}", all.len());
         fs::remove_file(guest.tree("new")).unwrap();
     }
+    // tmpfs gives the newest first, of whose long names few have room.
+    for name in names.iter().filter(|name| name.len() == 255) {
+        fs::remove_file(guest.tree(name)).unwrap();
+    }
     // Places that there are not, and less room than one name takes.
     let handle = guest.open_directory(1).unwrap();
     assert_eq!(guest.list(READDIR, handle, u64::MAX, 4096), Err(EINVAL));
     assert_eq!(guest.list(READDIRPLUS, handle, 0, 1000), Err(EINVAL));
-    // As many at least as have the longest of names.
-    assert!(guest.list(READDIRPLUS, handle, 0, 4096).unwrap().len() > 5);
+    assert!(guest.list(READDIRPLUS, handle, 0, 4096).unwrap().len() > 10);
     let file = guest.node("file").unwrap();
     assert_eq!(guest.open_directory(file), Err(ENOTDIR));
 }

@@ -7,9 +7,9 @@
 //!
 //! One file of the user's own state, `runs`: for each run and tree the times of its start and end in
 //! nanoseconds and a hash of the tree's path, eight bytes each, and the same with one of its device and inode, as it can be
-//! renamed, so that thousands of them are looked through in microseconds. A note is written when a run begins and completed when it has ended. Where those that
-//! should have completed it were killed a later run finds a note without an end that nobody
-//! has open (a lock tells, which the kernel takes back), and must take it that the run went on until
+//! renamed, so that thousands of them are looked through in microseconds. A note is written when a run begins and
+//! completed when it has ended. Where those that should have completed it were killed a later run finds a note without
+//! an end that nobody has open (a lock tells, which the kernel takes back), and must take it that the run went on until
 //! then, or until the machine went down. What was granted by name is the user's wish: a note of such a place,
 //! which has the run's start with a minus, says that what lies there is none of that run's.
 //!
