@@ -445,9 +445,11 @@ impl Watch<'_, '_> {
         if let Some(keeper) = self.duties.keeper {
             keeper.close();
         }
+        let left = self.left_open();
         self.outcome.restored = self.vigil.take().map(Vigil::said).unwrap_or_default();
-        self.outcome.restored.extend(self.covers.said());
-        self.outcome.restored.extend((self.duties.enforce)());
+        let enforced = (self.duties.enforce)();
+        self.replaced(&left);
+        self.outcome.restored.extend(enforced);
         self.outcome.restored.extend(self.creations.iter().flat_map(Creations::said));
         let private = self.duties.watches.private;
         let home = self.home.take().or_else(|| gone::of_session(private?));

@@ -29,7 +29,7 @@ pub(crate) struct Watch {
     warden: i32,
     names: Option<sys::inotify::Names>,
     watched: HashMap<i32, PathBuf>,
-    /// What is at protected names, as they were when the watch began.
+    /// What is at the names, as they were when the watch began.
     there: HashMap<PathBuf, Identity>,
     /// Protected names that were not there at a look, and since when nothing was told of them.
     away: BTreeMap<PathBuf, Instant>,
@@ -56,7 +56,7 @@ impl Watch {
             let data = cover.path.symlink_metadata().ok()?;
             Some((cover.path.clone(), (data.dev(), data.ino())))
         };
-        let there = covers.iter().filter(|cover| cover.protected).filter_map(identity).collect();
+        let there = covers.iter().filter_map(identity).collect();
         let mut watch = Watch {
             there,
             covers,
@@ -116,9 +116,12 @@ impl Watch {
         self.gone_of(&concerned)
     }
 
-    /// Those that were away at the last look, and are there.
-    pub fn back(&self) -> impl Iterator<Item = &PathBuf> {
-        self.away.keys().filter(|path| path.symlink_metadata().is_ok())
+    /// Those at which something else is now than when the watch began, whether it has its mount or not.
+    pub fn exchanged(&self) -> Vec<PathBuf> {
+        let other = |(path, was): &(&PathBuf, &Identity)| {
+            path.symlink_metadata().is_ok_and(|data| (data.dev(), data.ino()) != **was)
+        };
+        self.there.iter().filter(other).map(|(path, _)| path.clone()).collect()
     }
 
     /// When those that are away are looked at next.
@@ -176,12 +179,11 @@ impl Watch {
     }
 
     fn gone_of(&mut self, covers: &[usize]) -> Vec<Cover> {
-        let file = format!("/proc/{}/mountinfo", self.warden);
-        let mounted = std::fs::read(file).map(|text| mount_points(&text));
+        let mounted = mounted(self.warden);
         // Where that cannot be read, the warden looks.
         let mut gone = Vec::new();
         for cover in covers.iter().map(|&at| &self.covers[at]) {
-            if mounted.as_ref().is_ok_and(|mounted| mounted.contains(&cover.path)) {
+            if mounted.as_ref().is_some_and(|mounted| mounted.contains(&cover.path)) {
                 self.away.remove(&cover.path);
                 self.awaited.remove(&cover.path);
             } else if cover.path.symlink_metadata().is_ok() {
@@ -193,6 +195,22 @@ impl Watch {
         }
         gone
     }
+}
+
+/// Those whose mounts are gone, when nobody is left inside but the warden; nothing where it has died.
+pub(crate) fn left(covers: Vec<Cover>, warden: i32) -> Option<Vec<PathBuf>> {
+    if covers.is_empty() {
+        return Some(Vec::new());
+    }
+    let mounted = mounted(warden)?;
+    let is_left = |path: &PathBuf| !mounted.contains(path) && path.symlink_metadata().is_ok();
+    Some(covers.into_iter().map(|cover| cover.path).filter(is_left).collect())
+}
+
+/// The mount points of a process's view.
+fn mounted(process: i32) -> Option<HashSet<PathBuf>> {
+    let text = std::fs::read(format!("/proc/{process}/mountinfo")).ok()?;
+    Some(mount_points(&text))
 }
 
 /// The mount points of a `mountinfo` (proc_pid_mountinfo(5)): the fifth field of each line.

@@ -7,7 +7,9 @@ use crate::cover::Cover;
 use crate::guard::{Guarding, Saved};
 use crate::inputs::Inputs;
 use crate::plan::{LimitStep, Plan};
+use ringfence_start::before::MOST_NOTES;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -43,7 +45,7 @@ pub(super) struct Record<'a> {
     key: &'a [u8],
     inputs: &'a Inputs,
     words: &'a [OsString],
-    notes: &'a [PathBuf],
+    notes: Vec<PathBuf>,
     announce: String,
     brief: Option<Brief>,
     extra: Vec<u8>,
@@ -85,8 +87,7 @@ pub(super) fn filing<'a>(
         note_content(inputs, &step.path, saved);
     }
     let since = u64::try_from(guarding.since()).ok()?;
-    let few = notes.len() <= ringfence_start::before::MOST_NOTES
-        && plan.guarded_trees.len() <= ringfence_start::tops::MOST;
+    let few = notes.len() <= MOST_NOTES && plan.guarded_trees.len() <= ringfence_start::tops::MOST;
     few.then_some(Filing { key, path, plan, order, inputs, saved, notes, since })
 }
 
@@ -103,6 +104,16 @@ fn note_content(inputs: &Inputs, path: &Path, saved: &Saved) {
     }
 }
 
+/// Directories to note, with those that tell whether a mount's name was replaced; whether there is room for them all.
+fn with_parents(notes: &[PathBuf], covers: &[Cover]) -> (Vec<PathBuf>, bool) {
+    let parents = covers.iter().filter_map(|cover| cover.path.parent());
+    let all: BTreeSet<&Path> = notes.iter().map(PathBuf::as_path).chain(parents).collect();
+    match all.len() <= MOST_NOTES {
+        true => (all.into_iter().map(Path::to_path_buf).collect(), true),
+        false => (notes.to_vec(), false),
+    }
+}
+
 impl Filing<'_> {
     /// What is kept, if stamps can hold all that the plan was derived from. The child has no use for it, and builds the
     /// sandbox meanwhile.
@@ -112,6 +123,7 @@ impl Filing<'_> {
             return None;
         }
         let covers = crate::cover::covers(&plan.mounts);
+        let (notes, all) = with_parents(&self.notes, &covers);
         let kept = Kept { plan: plan.lean(), saved: self.saved.clone(), covers };
         let mut extra = Vec::with_capacity(32 << 10);
         serde_json::to_writer(&mut extra, &kept).ok()?;
@@ -119,9 +131,9 @@ impl Filing<'_> {
             key: &self.key,
             inputs: self.inputs,
             words: &order.argv,
-            notes: &self.notes,
             announce: plan.announcement(),
-            brief: brief(plan, order, &self.saved, &self.notes),
+            brief: all.then(|| brief(plan, order, &self.saved, &notes)).flatten(),
+            notes,
             extra,
         })
     }
@@ -146,7 +158,7 @@ impl Record<'_> {
             key: self.key,
             inputs: self.inputs,
             words: self.words,
-            notes: self.notes,
+            notes: &self.notes,
             announce: &self.announce,
             brief: self.brief.as_ref(),
             extra: &self.extra,

@@ -60,11 +60,10 @@ impl Covers {
         self.look.into_iter().chain(self.names.as_ref().and_then(Names::settles)).min()
     }
 
-    /// A sentence for each that was made again.
-    pub fn said(&self) -> impl Iterator<Item = String> {
-        let back = self.names.iter().flat_map(Names::back);
-        let all: BTreeSet<&PathBuf> = self.made.iter().chain(back).collect();
-        all.into_iter().take(SAID).map(|path| {
+    /// A sentence for each that was made again, but for these.
+    fn said(&self, left: &[PathBuf]) -> impl Iterator<Item = String> {
+        let made = self.made.iter().filter(|path| !left.contains(path));
+        made.take(SAID).map(|path| {
             let path = shown::path(path);
             format!("{path} was replaced outside while the command ran: its rule holds for what is there now, but some milliseconds passed in between, in which the command could write it, or make it where it was removed")
         })
@@ -81,6 +80,30 @@ impl Watch<'_, '_> {
                 Names::begin((self.duties.covers)(), (self.duties.awaited)(), self.child.pid);
             self.look_at_covers();
         }
+    }
+
+    /// Those that lie open at the end: what came to their names came too late to be covered. Looked at before anything
+    /// is put right, which moves names too.
+    pub(super) fn left_open(&self) -> Vec<PathBuf> {
+        if !self.executes || self.child.tier != Tier::Namespace {
+            return Vec::new();
+        }
+        let exchanged = || {
+            let names = self.covers.names.iter().flat_map(Names::exchanged);
+            names.filter(|path| !self.covers.made.contains(path)).collect()
+        };
+        watch::left((self.duties.covers)(), self.child.pid).unwrap_or_else(exchanged)
+    }
+
+    /// A sentence for each name that was replaced outside. What was left open may have been put right since.
+    pub(super) fn replaced(&mut self, left: &[PathBuf]) {
+        let made = self.covers.said(left);
+        let there = left.iter().filter(|path| path.symlink_metadata().is_ok());
+        let late = there.take(SAID).map(|path| {
+            let path = shown::path(path);
+            format!("{path} was replaced outside just before the command ended, and its rule was not carried out again: the command could reach what is there now; look at what is in it")
+        });
+        self.outcome.restored.extend(made.chain(late));
     }
 
     /// Looks at those whose time it is.

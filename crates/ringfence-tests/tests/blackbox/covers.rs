@@ -191,6 +191,76 @@ fn what_is_replaced_again_while_it_is_being_covered_is_covered_again() {
     });
 }
 
+/// Inside: goes on until a file is the new one, by nothing but the shell, writes it, and ends.
+const WRITES: &str = "writes() { while read -r line < \"$1\"; [ \"$line\" != new ]; do :; done 2>/dev/null; \
+     (echo evil >> \"$1\") 2>/dev/null; :; }; : > ready;";
+
+/// Too late for anybody to make the mount again.
+#[test]
+fn what_is_replaced_just_before_the_end_is_named() {
+    everybody(Tier::Namespace, |place| {
+        let given = project(place);
+        // Those of a launcher that notes, looks and ends before libc is up; the first one makes their plan.
+        for (number, name) in ["", ".envrc", ".env", "k/t", ".envrc", "k/t"].iter().enumerate() {
+            place.file("p/.envrc", "old");
+            place.clock_moves_on();
+            let script = format!("{WRITES} [ -z \"$1\" ] || writes \"$1\"");
+            let workspace = place.at("p").display().to_string();
+            let options = ["-w", &workspace, "--workdir", &workspace, "--deny", ".env", "--deny"];
+            let options = [&options[..], &["k/t", "-r", &given]].concat();
+            let running = place.start(&options, &["sh", "-c", &script, "sh", name]);
+            let ready = place.at("p/ready");
+            while !ready.exists() {
+                std::thread::yield_now();
+            }
+            match number {
+                0 => {}
+                _ => replace(place, &format!("p/{name}"), "new\n"),
+            }
+            let finished = running.finish();
+            finished.ends(0);
+            match number {
+                0 => assert!(!finished.err.contains("replaced"), "{}", finished.err),
+                _ => drop(finished.says(&format!("p/{name} was replaced outside"))),
+            }
+            fs::remove_file(ready).expect("removed");
+        }
+    });
+}
+
+#[test]
+fn what_is_replaced_while_the_launcher_is_stopped_until_the_end_is_named() {
+    everybody(Tier::Namespace, |place| {
+        let given = project(place);
+        for replaced in [true, false] {
+            place.file("p/.envrc", "old\n");
+            let script = format!("mkfifo f; {WATCHED} exec 9>f; {WRITES} writes .envrc; rm f");
+            let workspace = place.at("p").display().to_string();
+            place.file("p/lefthook.yml", "good");
+            let options = ["-w", &workspace, "--workdir", &workspace, "-r", &given];
+            let mut running = place.start(&options, &["sh", "-c", &script]);
+            watched(place, &mut running);
+            let mut lives = fs::File::open(place.at("p/f")).expect("opened");
+            running.signal(rustix::process::Signal::STOP);
+            match replaced {
+                true => replace(place, "p/.envrc", "new\n"),
+                // What is written in its place has its mount still.
+                false => fs::write(place.at("p/.envrc"), "new\n").expect("written"),
+            }
+            std::io::Read::read_to_end(&mut lives, &mut Vec::new()).expect("read");
+            running.signal(rustix::process::Signal::CONT);
+            let finished = running.finish();
+            finished.ends(0).says("p/lefthook.yml was replaced outside");
+            let said = finished.err.contains("p/.envrc was replaced outside");
+            assert_eq!(said, replaced, "{}", finished.err);
+            assert_eq!(content(place, "p/.envrc").contains("evil"), replaced);
+            for told in ["p/replaced", "p/ready"] {
+                fs::remove_file(place.at(told)).expect("removed");
+            }
+        }
+    });
+}
+
 /// What is moved away and back is what it was.
 #[test]
 fn what_comes_back_as_it_was_stays() {
