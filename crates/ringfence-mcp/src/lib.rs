@@ -8,8 +8,8 @@
 //! Nothing of this is loaded or started unless `ringfence mcp` is.
 
 mod files;
+mod judged;
 mod line;
-mod long;
 mod message;
 mod schema;
 mod server;
@@ -17,6 +17,7 @@ mod snapshots;
 mod stdio;
 mod text;
 mod tools;
+mod transport;
 mod within;
 mod wrap;
 

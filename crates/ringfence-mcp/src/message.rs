@@ -4,10 +4,15 @@
 //! some take parameters by position. So nothing is passed on that one reader could take for another thing than we
 //! did: members that the protocol does not have, and spellings of those that are judged, are left out.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The members of a message (JSON-RPC 2.0).
 const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+
+/// An answer that is an error.
+pub(crate) fn error(id: &Value, code: i64, text: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}})
+}
 
 /// Leaves out what no message has.
 pub(crate) fn plain(message: &mut Value) {
@@ -56,7 +61,6 @@ pub(crate) fn alike(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn spellings_are_left_out() {

@@ -1,18 +1,18 @@
 //! The server: the protocol is the official SDK's, the tools are in [`crate::tools`].
 
 use crate::Config;
-use crate::long::{self, Bounded};
 use crate::schema;
 use crate::snapshots::Snapshots;
 use crate::stdio;
 use crate::text::shortened;
 use crate::tools::{self, Answer};
+use crate::transport::Lines;
 use crate::within::Sandbox;
 use ringfence_session::ledger::{Event, Verdict};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult,
-    ErrorCode, ErrorData, Implementation, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation,
+    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities,
+    ServerConfig, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ServerHandler, ServiceExt};
@@ -77,18 +77,6 @@ impl ServerHandler for Server {
                 .with_annotations(tool.annotations())
         };
         Ok(ListToolsResult::with_all_items(tools::ALL.iter().map(tool).collect()))
-    }
-
-    async fn on_custom_request(
-        &self,
-        request: CustomRequest,
-        _: RequestContext<RoleServer>,
-    ) -> Result<CustomResult, ErrorData> {
-        if request.method != long::METHOD {
-            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None));
-        }
-        let text = format!("the request is longer than {} bytes, and was not read", long::MOST);
-        Err(ErrorData::invalid_request(text, None))
     }
 
     async fn call_tool(
@@ -182,7 +170,7 @@ pub fn serve(config: Config) -> Result<(), String> {
     });
     let served = runtime.block_on(async {
         let (input, output) = stdio::both();
-        let service = Server(Arc::clone(&state)).serve((Bounded::new(input), output)).await;
+        let service = Server(Arc::clone(&state)).serve(Lines::new(input, output)).await;
         let service = service.map_err(|error| format!("the client cannot be served: {error}"))?;
         service.waiting().await.map(drop).map_err(|error| format!("serving ended: {error}"))
     });

@@ -7,7 +7,7 @@
 //! ended, or when the guard is told to end.
 
 use crate::line::{self, Unreadable};
-use crate::message::{alike, known_by, odd, plain, spelt};
+use crate::message::{alike, error, known_by, odd, plain, spelt};
 use ringfence_sandbox::itself;
 use ringfence_session::ledger::{self, Event, Process, Verdict};
 use ringfence_session::live;
@@ -182,10 +182,6 @@ fn send(to: &mut impl Write, message: &Value) -> bool {
     let mut line = message.to_string().into_bytes();
     line.push(b'\n');
     to.write_all(&line).and_then(|()| to.flush()).is_ok()
-}
-
-fn error(id: &Value, code: i64, text: &str) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}})
 }
 
 impl Guard<'_> {

@@ -1,4 +1,4 @@
-//! Requests that are too long, and too many at once: each has its answer.
+//! Requests that are too long, too many at once, or wrong: each has its answer, and what is no request has none.
 
 use crate::mcp::{HELLO, call, talk};
 use ringfence_tests::{Running, Tier, binary, everybody};
@@ -58,5 +58,56 @@ fn more_calls_than_there_is_room_for_wait() {
         let text = run.ends(0).text();
         let well = text.lines().filter(|line| line.contains("\"exit_code\":0"));
         assert_eq!(well.count(), 150, "{text}");
+    });
+}
+
+/// JSON-RPC 2.0, §4.1, §5 and §5.1.
+#[test]
+fn what_is_wrong_has_the_answer_that_the_standard_says() {
+    everybody(Tier::Namespace, |place| {
+        let line = |rest: &str| format!("{{\"jsonrpc\":\"2.0\",{rest}}}\n");
+        // The protocol's: before a session begins, too.
+        let early = line(r#""method":"notifications/none""#);
+        let batch =
+            |id: u32| format!("[{}]\n", line(&format!(r#""id":{id},"method":"ping""#)).trim());
+        let messages = [
+            early.clone(),
+            line(r#""id":9,"method":"initialize","params":{}"#),
+            HELLO.to_owned(),
+            line(r#""method":"tools/call","params":{"name":5}"#),
+            line(r#""method":"tools/list","params":[1]"#),
+            line(r#""method":"none","params":5"#),
+            early,
+            line(r#""id":2,"method":"tools/call","params":{"name":["exec"]}"#),
+            line(r#""id":3,"method":"tools/call","params":["exec"]"#),
+            line(r#""id":4,"method":"none""#),
+            "no JSON\n".to_owned(),
+            "{\"jsonrpc\":\"2.0\",\"id\":5,\n".to_owned(),
+            "5\n".to_owned(),
+            line(r#""id":null,"method":"ping""#),
+            batch(6),
+            line(r#""id":7,"method":"ping""#),
+        ];
+        let run = talk(place, &["mcp"], messages.concat());
+        let answers: Vec<serde_json::Value> =
+            run.ends(0).text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let of = |id: serde_json::Value| {
+            let mine = answers.iter().filter(|answer| answer.get("id") == Some(&id));
+            let mut codes: Vec<_> = mine.map(|answer| answer["error"]["code"].as_i64()).collect();
+            codes.sort_unstable();
+            codes
+        };
+        for (id, code) in [(9, -32602), (2, -32602), (3, -32602), (4, -32601)] {
+            assert_eq!(of(id.into()), [Some(code)], "{id}: {answers:?}");
+        }
+        let wrong = [-32700, -32700, -32600, -32600, -32600].map(Some);
+        assert_eq!(of(serde_json::Value::Null), wrong, "{answers:?}");
+        // The controls, and nothing for what is no request.
+        assert_eq!((of(1.into()), of(7.into())), (vec![None], vec![None]), "{answers:?}");
+        assert_eq!(answers.len(), 11, "{answers:?}");
+        // One revision has batches.
+        let hello = HELLO.replace("2025-06-18", "2025-03-26");
+        let run = talk(place, &["mcp"], [hello, batch(6)].concat());
+        run.ends(0).prints(r#"{"jsonrpc":"2.0","id":6,"result":{}}"#);
     });
 }
