@@ -6,6 +6,7 @@ use super::request::Place;
 use super::serve::{Link, PATIENCE, http1, http2};
 use super::tls::Protocol;
 use super::upstream::{Connected, Upstream, connect};
+use super::why;
 use super::wire::Prefixed;
 use crate::decision::Event;
 use crate::first::{self, First};
@@ -93,7 +94,7 @@ async fn look(
     };
     let accepted = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), client);
     let started = tokio::time::timeout(PATIENCE, accepted).await.map_err(|_| no_answer())?;
-    let started = started.map_err(|error| no_tls(flow::io_text(&error)))?;
+    let started = started.map_err(|error| no_tls(why::no_tls(&error, "the program")))?;
     let names = started.client_hello().alpn().map(Iterator::collect::<Vec<_>>);
     let offered = Protocol::offered(names.iter().flatten().copied());
     let tls_to = Some((tls, offered.as_slice()));
@@ -107,8 +108,9 @@ async fn look(
         let accepted = tokio::time::timeout(PATIENCE, started.into_stream(config)).await;
         accepted.map_err(|_| no_answer())?.map_err(|error| {
             Refusal::Failed(format!(
-                "the program does not take the session's certificate for {}: {error}",
-                place.host
+                "the program does not take the session's certificate for {}: {}",
+                place.host,
+                why::no_tls(&error, "the program")
             ))
         })
     };

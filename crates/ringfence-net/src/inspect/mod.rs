@@ -35,6 +35,8 @@ pub mod trust;
 mod truststore;
 mod unread;
 mod upstream;
+mod vouched;
+mod why;
 mod wire;
 
 pub(crate) use any::judge_any;
@@ -65,7 +67,7 @@ pub enum Content {
 /// What inspection needs for the length of a session.
 pub struct Inspection {
     secrets: Secrets,
-    roots: Vec<CertificateDer<'static>>,
+    roots: Arc<[CertificateDer<'static>]>,
     /// In memory: empty until [`Inspection::begin`].
     bundle: OwnedFd,
     truststore: OwnedFd,
@@ -90,7 +92,7 @@ impl Inspection {
             return Ok(None);
         }
         let secrets = Secrets::read(policy)?;
-        let roots = trust::roots(&|name| std::env::var_os(name));
+        let roots = trust::roots(&|name| std::env::var_os(name)).into();
         let failed = |errno| format!("cannot prepare the inspection of requests: {errno:?}");
         let (reader, writer) = fd::pipe().map_err(failed)?;
         Ok(Some(Inspection {
@@ -120,7 +122,7 @@ impl Inspection {
         fd::write_all(self.truststore.as_fd(), &files.truststore).map_err(failed)?;
         // A sandbox that has died does not read it.
         let _ = fd::write(writer.as_fd(), &[1]);
-        let _ = self.tls.set(Tls::new(authority, &self.roots)?);
+        let _ = self.tls.set(Tls::new(authority, self.roots.clone())?);
         Ok(())
     }
 

@@ -2,13 +2,14 @@
 //! with one protocol spoken on both.
 
 use super::authority::Authority;
+use super::vouched::Vouched;
 use ringfence_policy::Host;
 use rustls::client::ResolvesClientCert;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ResolvesServerCert;
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, ServerConfig};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -69,14 +70,14 @@ impl Tls {
     ///
     /// # Errors
     /// A sentence.
-    pub fn new(authority: Authority, roots: &[CertificateDer<'static>]) -> Result<Tls, String> {
+    pub fn new(authority: Authority, roots: Arc<[CertificateDer<'static>]>) -> Result<Tls, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut store = RootCertStore::empty();
-        store.add_parsable_certificates(roots.iter().cloned());
+        let vouched = Vouched::new(roots, provider.clone())?;
         let client = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
-            .with_root_certificates(store)
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(vouched))
             .with_no_client_auth();
         Ok(Tls { authority, provider, client, servers: Mutex::default() })
     }

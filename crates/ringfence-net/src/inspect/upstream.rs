@@ -7,6 +7,7 @@ use super::passage::{NoCertificate, Passage, Written};
 use super::serve::{FIELDS, HEADERS, PATIENCE};
 use super::tls::{Protocol, Tls, server_name};
 use super::trailers::Trailers;
+use super::why;
 use crate::flow::{self, Refusal};
 use crate::gateway::{Shared, Subject};
 use crate::rules;
@@ -50,7 +51,7 @@ pub(super) async fn connect(
     let stream = tokio::time::timeout(PATIENCE, connector.connect(name, stream))
         .await
         .map_err(|_| failed("no answer".to_owned()))?
-        .map_err(|error| failed(passage.explained(flow::io_text(&error))))?;
+        .map_err(|error| failed(passage.explained(why::no_tls(&error, "the server"))))?;
     let protocol = stream.get_ref().1.alpn_protocol().map(|name| Protocol::of(Some(name)));
     let upstream = match protocol {
         Some(Protocol::Http2) => speak_http2(stream, measure.take()).await?,

@@ -193,6 +193,32 @@ fn a_server_that_wants_a_certificate_of_the_client_is_told_apart() {
     });
 }
 
+/// As `openssl req -x509` makes it, and as devices do: an authority's certificate, and the server's.
+#[test]
+fn a_certificate_of_a_servers_own_is_taken_by_who_trusts_it() {
+    everywhere(|place| {
+        let (config, authority) = Server::own();
+        let config = Arc::new(config);
+        let port = server(move |client| {
+            let tls = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
+            let mut tls = StreamOwned::new(tls, client.try_clone()?);
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                tls.read_exact(&mut byte)?;
+                head.push(byte[0]);
+            }
+            tls.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        });
+        assert_eq!(curl(place, (port, &authority), &[]), "ok200 1.1");
+        // Another one that is like it is another one.
+        let refused = curl(place, (port, &Server::own().1), &[]);
+        let why =
+            format!("no TLS with localhost:{port}: the server's certificate is an authority's");
+        assert!(refused.contains(&why) && refused.contains("502 "), "{refused}");
+    });
+}
+
 /// Sites set many cookies.
 #[test]
 fn heads_have_many_fields() {

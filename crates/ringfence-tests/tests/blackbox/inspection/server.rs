@@ -99,6 +99,20 @@ impl Server {
         (config, issuer.as_ref().pem())
     }
 
+    /// A certificate that is the server's and an authority's, and the same as PEM.
+    pub fn own() -> (ServerConfig, String) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).unwrap();
+        let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider);
+        let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        let config = builder.with_single_cert(vec![certificate.der().clone()], der).unwrap();
+        (config, certificate.pem())
+    }
+
     fn start(secure: bool, files: PathBuf) -> Server {
         let (config, authority) = Server::certified(&[b"h2", b"http/1.1"]);
         let acceptor = secure.then(|| TlsAcceptor::from(Arc::new(config)));
