@@ -1,6 +1,6 @@
 //! Claude Code: permissions and sandbox settings.
 
-use super::Importer;
+use super::{Importer, reads};
 use crate::key::Key;
 use crate::profile::{Text, Value};
 use serde_json::Value as Json;
@@ -122,7 +122,10 @@ fn sandbox(importer: &mut Importer) {
         ("sandbox.network.allowUnixSockets", Key::Sockets),
     ];
     for (list, key) in lists {
-        let texts = importer.texts(list).iter().map(|text| absolute(text)).collect();
+        let mut texts = importer.texts(list).iter().map(|text| absolute(text)).collect();
+        if key == Key::Deny {
+            texts = reads::denied(importer, "sandbox.filesystem", texts, absolute);
+        }
         importer.paths(list, key, texts);
     }
     let allowed = importer.texts("sandbox.network.allowedDomains");
@@ -136,7 +139,7 @@ fn sandbox(importer: &mut Importer) {
         ["sandbox.enabled", "sandbox.autoAllowBashIfSandboxed", "sandbox.network.allowLocalBinding"]
     {
         // What they ask for is the case anyhow.
-        importer.take(flag);
+        importer.flag(flag);
     }
 }
 
@@ -146,7 +149,12 @@ fn absolute(text: &str) -> String {
 }
 
 fn environment(importer: &mut Importer) {
-    let Some(Json::Object(variables)) = importer.take("env") else { return };
+    let variables = match importer.take("env") {
+        None => return,
+        Some(Json::Object(variables)) => variables,
+        // What it holds may be secret.
+        Some(_) => return importer.note("`env` is no object: left out"),
+    };
     let mut pairs: Vec<(Text, Text)> = Vec::new();
     for (name, value) in variables {
         match value {

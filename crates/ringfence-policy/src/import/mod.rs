@@ -1,8 +1,10 @@
 //! Peers' settings as profiles: what can be carried over, and a note on each thing that cannot.
 
 mod claude;
+mod credentials;
 mod jsonc;
 mod peers;
+mod reads;
 
 pub use jsonc::plain;
 
@@ -109,24 +111,11 @@ impl Importer {
         Some(found.clone())
     }
 
-    /// A setting that is a list of texts (or numbers); what is no text in it is noted.
-    fn texts(&mut self, path: &str) -> Vec<String> {
+    /// A setting that is a list; what is none is noted.
+    fn list(&mut self, path: &str) -> Vec<Json> {
         match self.take(path) {
-            None | Some(Json::Null) => Vec::new(),
-            Some(Json::Array(list)) => {
-                let mut texts = Vec::with_capacity(list.len());
-                for value in list {
-                    match value {
-                        Json::String(text) => texts.push(text),
-                        Json::Number(number) => texts.push(number.to_string()),
-                        other => {
-                            self.note(format!("`{path}` holds {other}, which is no text: left out"))
-                        }
-                    }
-                }
-                texts
-            }
-            Some(Json::String(text)) => vec![text],
+            None => Vec::new(),
+            Some(Json::Array(list)) => list,
             Some(other) => {
                 self.note(format!("`{path}` is {other}, not a list: left out"));
                 Vec::new()
@@ -134,8 +123,46 @@ impl Importer {
         }
     }
 
+    /// A setting that is a list of texts, or a single one; what is no text in it is noted.
+    fn texts(&mut self, path: &str) -> Vec<String> {
+        self.words(path, false)
+    }
+
+    /// The same of texts or numbers.
+    fn ports(&mut self, path: &str) -> Vec<String> {
+        self.words(path, true)
+    }
+
+    fn words(&mut self, path: &str, numbers: bool) -> Vec<String> {
+        if let Some(Json::String(text)) = self.take(path) {
+            return vec![text];
+        }
+        let mut texts = Vec::new();
+        for value in self.list(path) {
+            match value {
+                Json::String(text) => texts.push(text),
+                Json::Number(number) if numbers => texts.push(number.to_string()),
+                other => {
+                    self.note(format!("`{path}` holds {other}, which is no text: left out"));
+                }
+            }
+        }
+        texts
+    }
+
+    /// A setting that is true or false, where it is there; what is neither is noted.
+    fn switch(&mut self, path: &str) -> Option<bool> {
+        match self.take(path)? {
+            Json::Bool(value) => Some(value),
+            other => {
+                self.note(format!("`{path}` is {other}, neither true nor false: left out"));
+                None
+            }
+        }
+    }
+
     fn flag(&mut self, path: &str) -> bool {
-        self.take(path) == Some(Json::Bool(true))
+        self.switch(path) == Some(true)
     }
 
     /// Adds path rules. A grant may be missing on this host, as it may for the peers.
@@ -188,7 +215,14 @@ impl Importer {
         leaves(&self.json, "", &mut paths);
         for path in paths {
             let known = |used: &String| path == *used || path.starts_with(&format!("{used}."));
-            if !self.used.iter().any(known) {
+            if self.used.iter().any(known) {
+                continue;
+            }
+            let within = format!("{path}.");
+            if self.used.iter().any(|used| used.starts_with(&within)) {
+                // It has settings where it is what it ought to be.
+                self.note(format!("`{path}` is no object: left out"));
+            } else {
                 self.note(format!("`{path}` has no counterpart: left out"));
             }
         }

@@ -1,13 +1,14 @@
 //! The sandbox runtime and its descendants, whose settings share their names.
 
-use super::Importer;
+use super::{Importer, credentials, reads};
 use crate::key::Key;
 
 pub(super) fn srt(importer: &mut Importer) {
     importer.set_text(Key::Description, "Imported from the sandbox runtime's settings.");
-    files(importer);
+    files(importer, true);
     domains(importer);
     reads_everything(importer, "the sandbox runtime");
+    credentials::import(importer);
     let sockets = importer.texts("network.allowUnixSockets");
     importer.paths("network.allowUnixSockets", Key::Sockets, sockets);
     for command in ["ignoreViolations", "ripgrep", "mandatoryDenySearchDepth"] {
@@ -20,7 +21,7 @@ pub(super) fn srt(importer: &mut Importer) {
 
 pub(super) fn fence(importer: &mut Importer) {
     importer.set_text(Key::Description, "Imported from Fence's settings.");
-    files(importer);
+    files(importer, false);
     domains(importer);
     let strict =
         importer.flag("filesystem.defaultDenyRead") | importer.flag("filesystem.strictDenyRead");
@@ -35,8 +36,8 @@ pub(super) fn fence(importer: &mut Importer) {
 
 pub(super) fn greywall(importer: &mut Importer) {
     importer.set_text(Key::Description, "Imported from Greywall's settings.");
-    files(importer);
-    if importer.take("filesystem.defaultDenyRead") == Some(serde_json::Value::Bool(false)) {
+    files(importer, false);
+    if importer.switch("filesystem.defaultDenyRead") == Some(false) {
         reads_everything(importer, "Greywall");
     }
     local_ports(importer, "network.forwardPorts");
@@ -53,7 +54,8 @@ pub(super) fn greywall(importer: &mut Importer) {
     common(importer);
 }
 
-fn files(importer: &mut Importer) {
+/// Whether `allowRead` makes `exceptions` to `denyRead` differs.
+fn files(importer: &mut Importer, exceptions: bool) {
     let lists = [
         ("filesystem.allowRead", Key::Read),
         ("filesystem.allowExecute", Key::Read),
@@ -62,7 +64,10 @@ fn files(importer: &mut Importer) {
         ("filesystem.denyWrite", Key::Protect),
     ];
     for (list, key) in lists {
-        let texts = importer.texts(list);
+        let mut texts = importer.texts(list);
+        if exceptions && key == Key::Deny {
+            texts = reads::denied(importer, "filesystem", texts, str::to_owned);
+        }
         importer.paths(list, key, texts);
     }
     if importer.flag("filesystem.allowGitConfig") {
@@ -85,7 +90,7 @@ fn reads_everything(importer: &mut Importer, peer: &str) {
 
 /// Ports of the host's own loopback.
 fn local_ports(importer: &mut Importer, list: &str) {
-    let ports = importer.texts(list);
+    let ports = importer.ports(list);
     let rules = ports.iter().map(|port| format!("localhost:{port}")).collect();
     importer.hosts(list, Key::AllowHost, rules);
 }
@@ -97,7 +102,7 @@ fn commands(importer: &mut Importer) {
             importer.note(format!("`{list}`: `{command}` is about a command line, which a copy of the program evades: left out"));
         }
     }
-    importer.take("command.useDefaults");
+    importer.flag("command.useDefaults");
     if importer.take("ssh").is_some() {
         importer.note("`ssh` is about command lines on other hosts: left out");
     }
@@ -132,7 +137,10 @@ fn common(importer: &mut Importer) {
             importer.note(format!("`{other}` is not needed here: left out"));
         }
     }
-    for own in ["network.httpProxyPort", "network.socksProxyPort", "network.allowLocalBinding"] {
-        importer.take(own);
+    importer.flag("network.allowLocalBinding");
+    for port in ["network.httpProxyPort", "network.socksProxyPort"] {
+        if let Some(other) = importer.take(port).filter(|port| !port.is_number()) {
+            importer.note(format!("`{port}` is {other}, not a number: left out"));
+        }
     }
 }

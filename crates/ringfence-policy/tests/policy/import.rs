@@ -192,3 +192,141 @@ fn what_is_denied_or_asked_about_as_a_whole_is_not_granted() {
     assert_eq!(list(&imported, Key::AllowHost), ["a.example"]);
     assert_eq!(list(&imported, Key::Read), ["~/x?"]);
 }
+
+/// The runtime's own example of a workspace alone: with the deny, nothing would start.
+#[test]
+fn what_is_allowed_again_within_something_denied_is_not_denied() {
+    for (denied, again) in [
+        ("~", "."),
+        ("~/", "."),
+        ("/Users", "."),
+        ("/home/*", "."),
+        ("/home/ada", "~/code"),
+        ("/", "/usr"),
+        ("/data/**", "/data/public"),
+        ("~/a", "/home/ada/a/b"),
+        ("~/a/x/..", "~/a/b"),
+    ] {
+        for list_of in ["allowRead", "allowWrite"] {
+            let files = serde_json::json!({"denyRead": [denied, "~/.ssh"], list_of: [again]});
+            let key = if list_of == "allowRead" { Key::Read } else { Key::Write };
+            let srt = read(Peer::Srt, &serde_json::json!({"filesystem": files}).to_string());
+            let claude = serde_json::json!({"sandbox": {"filesystem": files}});
+            for imported in [srt, read(Peer::Claude, &claude.to_string())] {
+                assert_eq!(list(&imported, Key::Deny), ["~/.ssh"], "{denied} {again}");
+                assert_eq!(list(&imported, key).len(), 1, "{denied} {again}");
+                let why = format!("`{denied}` holds `{again}`, which is allowed again");
+                assert!(noted(&imported, &why), "{:?}", imported.notes);
+            }
+        }
+    }
+    // The same path is no deny at all, but where it is allowed for writing only.
+    let imported = read(
+        Peer::Srt,
+        r#"{"filesystem": {"denyRead": ["~/a", "~/b"], "allowRead": ["~/a/"], "allowWrite": ["~/b"]}}"#,
+    );
+    assert_eq!(list(&imported, Key::Deny), ["~/b"]);
+    assert!(noted(&imported, "`~/a` is allowed again by `filesystem.allowRead`"));
+}
+
+/// What would be shown without the deny stays denied, and what is not allowed again is told.
+#[test]
+fn what_lies_within_something_granted_stays_denied() {
+    for (denied, again, granted) in [
+        ("./secrets", "./secrets/public", "."),
+        ("secrets", "./secrets/public", "."),
+        ("~/code/keys", "~/code/keys/public", "~/code"),
+    ] {
+        let files = serde_json::json!({"denyRead": [denied], "allowRead": [again], "allowWrite": [granted]});
+        let imported = read(Peer::Srt, &serde_json::json!({"filesystem": files}).to_string());
+        assert_eq!(list(&imported, Key::Deny), [denied]);
+        let why = format!("`filesystem.allowRead`: `{again}` lies within `{denied}`");
+        assert!(noted(&imported, &why), "{:?}", imported.notes);
+    }
+    // The controls: no exception, and none by a peer whose deny counts.
+    for (peer, text) in [
+        (
+            Peer::Srt,
+            r#"{"filesystem": {"denyRead": ["~/.aws", "/etc/x", "~x"], "allowRead": ["."]}}"#,
+        ),
+        (
+            Peer::Fence,
+            r#"{"filesystem": {"denyRead": ["~/.aws", "/etc/x", "~x"], "allowRead": ["~/.aws/config"]}}"#,
+        ),
+    ] {
+        let imported = read(peer, text);
+        assert_eq!(list(&imported, Key::Deny).len(), 3, "{:?}", imported.notes);
+        assert!(!noted(&imported, "allowed again"));
+    }
+}
+
+#[test]
+fn credentials_that_are_denied_are_hidden() {
+    let imported = read(
+        Peer::Srt,
+        r#"{"credentials": {
+            "files": [{"path": "~/.netrc", "mode": "deny"}, {"path": "~/.token", "mode": "mask"}, {"mode": "deny"}, "x"],
+            "envVars": [{"name": "PLAIN", "mode": "deny"}, {"name": "GH", "mode": "mask", "injectHosts": ["api.example.org"]},
+                {"name": "A*", "mode": "deny"}, {"name": "ODD", "mode": 5}],
+            "awsPairs": []
+        }}"#,
+    );
+    assert_eq!(list(&imported, Key::Deny), ["~/.netrc", "~/.token"]);
+    assert_eq!(list(&imported, Key::Hide), ["PLAIN", "GH", "ODD"]);
+    for part in [
+        "`~/.token` is hidden, not masked; to put it into requests, add `HOST HEADER={file:~/.token}`",
+        "requests (for api.example.org), add `HOST HEADER={env:GH}` to `inject` under [network]",
+        "`A*` is no name",
+        "the mode of `ODD` is 5",
+        "holds \"x\", which has no `path`",
+        "holds {\"mode\":\"deny\"}, which has no `path`",
+        "`credentials.awsPairs`",
+    ] {
+        assert!(noted(&imported, part), "{part}: {:#?}", imported.notes);
+    }
+    assert!(!noted(&imported, "counterpart") && !noted(&imported, "PLAIN"), "{:?}", imported.notes);
+}
+
+#[test]
+fn values_of_a_wrong_type_are_told() {
+    for (peer, text, parts) in [
+        (
+            Peer::Srt,
+            r#"{"filesystem": {"denyRead": 5, "allowWrite": [7, null], "denyWrite": null, "allowGitConfig": "yes"},
+                "network": {"allowLocalBinding": 1, "httpProxyPort": "x", "allowAllUnixSockets": "true"}, "credentials": {"files": {}}}"#,
+            &[
+                "`filesystem.denyRead` is 5",
+                "`filesystem.allowWrite` holds 7",
+                "`filesystem.allowWrite` holds null",
+                "`filesystem.denyWrite` is null",
+                "`filesystem.allowGitConfig` is \"yes\", neither true nor false",
+                "`network.allowLocalBinding` is 1",
+                "`network.httpProxyPort` is \"x\"",
+                "`network.allowAllUnixSockets` is \"true\"",
+                "`credentials.files` is {}",
+            ][..],
+        ),
+        (
+            Peer::Srt,
+            r#"{"filesystem": ["x"], "network": false, "credentials": "x"}"#,
+            &["`filesystem` is no object", "`network` is no object", "`credentials` is no object"],
+        ),
+        (
+            Peer::Greywall,
+            r#"{"filesystem": {"defaultDenyRead": "no"}}"#,
+            &["`filesystem.defaultDenyRead` is \"no\""],
+        ),
+        (Peer::Fence, r#"{"command": {"useDefaults": 0}}"#, &["`command.useDefaults` is 0"]),
+        (
+            Peer::Claude,
+            r#"{"env": ["hunter2"], "permissions": [], "sandbox": {"enabled": "on"}}"#,
+            &["`env` is no object", "`permissions` is no object", "`sandbox.enabled` is \"on\""],
+        ),
+    ] {
+        let imported = read(peer, text);
+        for part in parts {
+            assert!(noted(&imported, part), "{part}: {:#?}", imported.notes);
+        }
+        assert!(!imported.notes.concat().contains("hunter2"));
+    }
+}
