@@ -56,7 +56,7 @@ fn reachable(path: PathBuf) -> PathBuf {
         let beside = tempfile::Builder::new().prefix("ringfence-under-test-").tempdir();
         let beside = beside.expect("a temporary directory");
         let made = beside.path().join("ringfence");
-        std::fs::copy(&path, &made).expect("the binary can be copied");
+        crate::copy_program(&path, &made);
         std::fs::rename(&made, &copy).expect("the copy can be moved");
     }
     copy

@@ -14,6 +14,7 @@ mod finished;
 mod held;
 mod person;
 mod place;
+mod programs;
 mod running;
 mod stuck;
 mod terminal;
@@ -27,6 +28,7 @@ pub use finished::Finished;
 pub use held::{held, lets_go};
 pub use person::{Person, people};
 pub use place::{Place, Tier};
+pub use programs::{copy_program, write_program};
 pub use running::{PATIENCE, Running};
 pub use terminal::Terminal;
 

@@ -133,14 +133,27 @@ impl Place {
         path
     }
 
+    /// Makes a program of this text, with its directories, of this person's.
+    ///
+    /// # Panics
+    /// It cannot be written.
+    pub fn program(&self, name: impl AsRef<Path>, text: impl AsRef<[u8]>) -> PathBuf {
+        let name = name.as_ref();
+        if let Some(parent) = name.parent() {
+            self.directory(parent);
+        }
+        let path = self.at(name);
+        crate::write_program(&path, text);
+        self.person.owns(&path);
+        path
+    }
+
     /// Makes a program of this text, in the project.
     ///
     /// # Panics
     /// It cannot be written.
     pub fn script(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.file(Path::new("home/project").join(name), text);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a file of our own");
-        path
+        self.program(Path::new("home/project").join(name), text)
     }
 
     /// Makes a symbolic link, with its directories, of this person's.

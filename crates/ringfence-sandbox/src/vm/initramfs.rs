@@ -198,10 +198,13 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let directory = std::env::temp_dir().join(format!("ringfence-elf-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory");
-        let copy = directory.join("true");
+        let [bytes, copy] = ["bytes", "true"].map(|name| directory.join(name));
         let program = ["/usr/bin/true", "/bin/true"].iter().find(|path| Path::new(path).exists());
-        let bytes = loadable(Path::new(program.expect("true(1)"))).expect("read");
-        std::fs::write(&copy, bytes).expect("written");
+        let loaded = loadable(Path::new(program.expect("true(1)"))).expect("read");
+        std::fs::write(&bytes, loaded).expect("written");
+        // What we have written ourselves is open for writing in what others have forked meanwhile: not to be executed.
+        let copied = std::process::Command::new("cp").args([&bytes, &copy]).status();
+        assert!(copied.expect("cp(1)").success());
         std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o700)).expect("mode");
         let ran = std::process::Command::new(&copy).status();
         std::fs::remove_dir_all(&directory).expect("removed");

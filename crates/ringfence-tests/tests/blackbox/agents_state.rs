@@ -1,14 +1,12 @@
 //! What agents keep is writable to them: not what programs outside run of it, nor the agent itself.
 
-use ringfence_tests::{Finished, Place, Running, Tier, everybody, everywhere};
+use ringfence_tests::{Finished, Place, Running, Tier, everybody, everywhere, write_program};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 fn program(place: &Place, name: impl AsRef<Path>, text: &str) -> PathBuf {
-    let path = place.file(name, text);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
+    place.program(name, text)
 }
 
 /// Runs what is found by its name in a directory of the home.
@@ -128,7 +126,7 @@ fn why_knows_the_program_that_a_run_starts() {
             };
             let script =
                 if words == ["tool"] { format!("#!/bin/sh\n{plant}\n") } else { honest.into() };
-            fs::write(&tool, &script).unwrap();
+            write_program(&tool, &script);
             runs(&without_for, words).ends(0);
             assert_eq!(text(&tool), script, "{options:?}");
         }
@@ -140,7 +138,7 @@ fn why_knows_the_program_that_a_run_starts() {
         let named = place.text("home/tools/bin");
         asked(&["--for", "tool"], &tool).ends(1).prints(&format!("--write {named}"));
         asked(&["--for", "tool", "-w", &named], &tool).ends(0);
-        fs::write(&tool, format!("#!/bin/sh\n{plant}\n")).unwrap();
+        write_program(&tool, format!("#!/bin/sh\n{plant}\n"));
         runs(&["-w", &named], &["tool"]).ends(0);
         assert_eq!(text(&tool), "planted\n");
     });

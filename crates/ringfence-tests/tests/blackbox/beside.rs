@@ -191,8 +191,7 @@ fn a_command_is_looked_for_in_the_view_alone() {
         place.directory("home/p/one");
         // Outside of the workspace: in the view it is not there.
         for (name, said) in [("home/hidden/probe", "host"), ("home/p/two/probe", "view")] {
-            let program = place.file(name, format!("#!/bin/sh\necho {said}\n"));
-            fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+            place.program(name, format!("#!/bin/sh\necho {said}\n"));
         }
         let up = "../".repeat(16);
         let hidden = format!("{up}{}", place.at("home/hidden/probe").display());

@@ -2,7 +2,7 @@
 //! passed, and what whoever connects may try with them.
 
 use crate::dbus::{beside_a_bus, possible, ringfence};
-use ringfence_tests::{Finished, Place, Tier, everybody, left_out};
+use ringfence_tests::{Finished, Place, Tier, everybody, left_out, write_program};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -123,10 +123,8 @@ impl Installed {
         }
         let installed = Installed(at);
         let filter = installed.0.join("xdg-dbus-proxy");
-        fs::write(&filter, script).expect("a directory of root's");
-        for path in [&installed.0, &filter] {
-            fs::set_permissions(path, Permissions::from_mode(0o755)).expect("root's own");
-        }
+        write_program(&filter, script);
+        fs::set_permissions(&installed.0, Permissions::from_mode(0o755)).expect("root's own");
         Some(installed)
     }
 }

@@ -331,14 +331,12 @@ fn the_script_does_not_take_itself_for_the_program() {
 /// Programs that are installed for one user are where the script is put.
 #[test]
 fn a_program_where_the_script_is_put_is_called_by_what_its_link_leads_to_or_stays() {
-    use std::os::unix::fs::PermissionsExt;
     let place = &Place::new(Person::Ordinary, Tier::Namespace);
     let profile = "extends = [\"default\"]\n[filesystem]\nread = [\"~/.local/bin\", \"~/.local/share/tools\"]\n";
     place.file("home/.config/ringfence/profiles/own.toml", profile);
     for name in [".local/share/tools/led", ".local/share/tools/other", ".local/bin/itself"] {
         let text = "#!/bin/sh\necho real \"$@\"; test ! -e ~/hidden || echo open\n";
-        let path = place.file(format!("home/{name}"), text);
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        place.program(format!("home/{name}"), text);
     }
     place.file("home/hidden", "");
     place.link("home/.local/bin/led", "../share/tools/led");

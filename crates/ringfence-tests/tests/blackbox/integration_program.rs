@@ -2,16 +2,13 @@
 
 use super::integration::{all, integrate, place_with_entries, read};
 use ringfence_tests::{Person, Place, Tier};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// A program that says whether it is in a sandbox.
 const TELL: &str = "#!/bin/sh\necho \"in ${RINGFENCE:-none} $1\"\n";
 
 fn program(place: &Place, name: &str) -> PathBuf {
-    let path = place.file(name, TELL);
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    path
+    place.program(name, TELL)
 }
 
 /// A place with a program, `home/tools/tell`, that is in no directory of `PATH`, and a profile that shows it.

@@ -217,7 +217,7 @@ fn a_directory_of_which_nothing_is_needed_is_empty() {
         place.file("home/project/own.toml", profile);
         // Static, so that it needs no library.
         let program = place.project("static");
-        std::fs::copy(ringfence_tests::binary(), &program).unwrap();
+        ringfence_tests::copy_program(ringfence_tests::binary(), &program);
         for _ in 0..3 {
             let ended = place.run(&["-p", "./own.toml"], &["./static", "--version"]);
             assert!(ended.well().starts_with("ringfence"), "{ended:?}");

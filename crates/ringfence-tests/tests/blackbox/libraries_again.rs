@@ -1,7 +1,7 @@
 //! `--libs exact` from a compiled plan: what was looked for and not found is held by the stamps
 //! of directories, and counts as much as what was found.
 
-use ringfence_tests::{Finished, Person, Place, Running, Tier, everybody, left_out};
+use ringfence_tests::{Finished, Person, Place, Running, Tier, everybody, left_out, write_program};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -31,7 +31,8 @@ fn a_program_that_appears_earlier_in_path_is_the_one_that_runs() {
         place.directory("home/bin");
         let argv = ["uname", "-s"];
         assert_eq!(hot(place, &argv).ends(0).text(), "Linux");
-        let mine = place.file("home/bin/uname", "#!/bin/sh\necho mine | tr a-z A-Z\n");
+        let mine = place.program("home/bin/uname", "#!/bin/sh\necho mine | tr a-z A-Z\n");
+        fs::set_permissions(&mine, fs::Permissions::from_mode(0o644)).unwrap();
         let (ended, again) = run(place, &argv);
         assert!(!again, "a plan was used that does not know of it");
         assert_eq!(ended.ends(0).text(), "Linux", "it is not executable");
@@ -158,9 +159,7 @@ fn a_hot_start_looks_at_little() {
 fn files_that_are_looked_at_while_the_view_is_built_count_as_much() {
     everybody(Tier::Namespace, |place| {
         let program = |name: &str, text: &str| {
-            let path = place.file(format!("home/bin/{name}"), format!("#!/bin/sh\n{text}\n"));
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-            path
+            place.program(format!("home/bin/{name}"), format!("#!/bin/sh\n{text}\n"))
         };
         // The control: a command that nobody can foresee has not its libraries.
         program("computed", "l$(echo s) /");
@@ -174,12 +173,12 @@ fn files_that_are_looked_at_while_the_view_is_built_count_as_much() {
         for changed in [&parts[0], &parts[7], &parts[11]] {
             // In its place: neither its name nor its directory change.
             place.clock_moves_on();
-            fs::write(changed, "#!/bin/sh\nls / > /dev/null && echo changed\n").unwrap();
+            write_program(changed, "#!/bin/sh\nls / > /dev/null && echo changed\n");
             let (ended, _) = run(place, &["all"]);
             let text = ended.ends(0).text();
             let seen = (text.matches("part").count(), text.matches("changed").count());
             assert_eq!(seen, (11, 1), "{text}\n{}", ended.err);
-            fs::write(changed, "#!/bin/sh\necho part\n").unwrap();
+            write_program(changed, "#!/bin/sh\necho part\n");
             assert_eq!(hot(place, &["all"]).ends(0).text().matches("part").count(), 12);
         }
     });

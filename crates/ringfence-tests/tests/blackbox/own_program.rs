@@ -3,7 +3,6 @@
 use crate::mcp::{HELLO, call};
 use ringfence_tests::{Place, Running, Tier, binary, everybody};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 /// Puts a program of its own in the place of `bin/ringfence`, by each way there is. It leaves `escaped` in the home.
@@ -14,8 +13,8 @@ const REPLACE: &str = "printf '#!/bin/sh\\ntouch \"$HOME/escaped\"\\n' >evil; ch
 
 /// A copy of the program in the project, and a link to it.
 fn copied(place: &Place) -> String {
-    let own = place.file("home/project/bin/ringfence", fs::read(binary()).expect("the program"));
-    fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).expect("a file of ours");
+    let own = fs::read(binary()).expect("the program");
+    let own = place.program("home/project/bin/ringfence", own);
     place.link("home/project/link", "bin/ringfence");
     own.into_os_string().into_string().expect("text")
 }

@@ -33,7 +33,7 @@ fn odd_names_of_programs_and_directories_work() {
     everywhere(|place| {
         let odd = OsString::from_vec(b"odd \n;\xff name".to_vec());
         let directory = place.directory(std::path::Path::new("home/project").join(&odd));
-        std::fs::copy("/bin/sh", directory.join(&odd)).unwrap();
+        ringfence_tests::copy_program("/bin/sh", directory.join(&odd));
         let mut command = place.ringfence_run();
         command.current_dir(&directory);
         command.arg("--").arg(OsStr::from_bytes(b"./odd \n;\xff name"));

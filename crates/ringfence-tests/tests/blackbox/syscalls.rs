@@ -1,7 +1,7 @@
 //! System calls by list: what is learnt is enough, what is not listed is refused, and nothing but
 //! the user widens a list.
 
-use ringfence_tests::{Person, Place, Tier, everybody, everywhere, left_out};
+use ringfence_tests::{Person, Place, Tier, copy_program, everybody, everywhere, left_out};
 use rustix::process::Signal;
 use std::fs;
 
@@ -167,11 +167,11 @@ fn what_another_profile_called_is_not_proposed() {
     assert!(text.contains("\"mkdirat\"") && text.contains("\"symlinkat\""), "{text}");
     // Nor is what a program called that has been replaced since.
     let tool = place.project("tool");
-    fs::copy("/bin/rmdir", &tool).unwrap();
+    copy_program("/bin/rmdir", &tool);
     learn(place, &named("./l.toml", "three.toml"), "mkdir made; ./tool made").ends(0);
     let text = fs::read_to_string(place.project("three.toml")).unwrap();
     assert!(text.contains("\"unlinkat\", # once, by tool"), "the control: {text}");
-    fs::copy("/bin/true", &tool).unwrap();
+    copy_program("/bin/true", &tool);
     learn(place, &named("./l.toml", "four.toml"), "./tool").ends(0);
     let text = fs::read_to_string(place.project("four.toml")).unwrap();
     assert!(text.contains("\"mkdirat\"") && !text.contains("unlinkat"), "{text}");

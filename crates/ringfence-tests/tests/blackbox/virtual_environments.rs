@@ -2,7 +2,6 @@
 
 use ringfence_tests::{Finished, Place, Running, Tier, everybody, everywhere};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 /// An environment as `python3 -m venv` lays it out, with a program whose interpreter is in it.
 fn environment(place: &Place, name: &str) -> String {
@@ -13,8 +12,7 @@ fn environment(place: &Place, name: &str) -> String {
     place.directory(format!("{name}/bin"));
     place.link(format!("{name}/bin/python"), "/bin/sh");
     let program = format!("#!{}/bin/python\ncat {}/lib/module\n", root.display(), root.display());
-    let tool = place.file(format!("{name}/bin/rf-tool"), &program);
-    fs::set_permissions(tool, fs::Permissions::from_mode(0o755)).unwrap();
+    place.program(format!("{name}/bin/rf-tool"), &program);
     root.display().to_string()
 }
 

@@ -3,7 +3,7 @@
 
 use super::inspection::server::Server;
 use super::vm::{cache, guests_of_one, ringfence, sh, start};
-use ringfence_tests::{Person, Place, Running, Tier, binary, left_out, people};
+use ringfence_tests::{Person, Place, Running, Tier, binary, copy_program, left_out, people};
 use rustix::process::Signal;
 use std::fs;
 
@@ -124,7 +124,7 @@ fn a_program_that_was_removed_meanwhile_says_so() {
     guests_of_one(|place| {
         let program = place.at("rf");
         let run = |first: &str| {
-            fs::copy(binary(), &program).unwrap();
+            copy_program(binary(), &program);
             let script = format!(
                 "exec 3<'{0}'; {first}; exec /proc/self/fd/3 run --tier vm -- true",
                 program.display()

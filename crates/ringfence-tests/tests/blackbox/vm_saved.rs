@@ -1,11 +1,10 @@
 //! Clones that go on from QEMU's saved process, and those for which it is of no use.
 
 use super::vm::{cache, guests, guests_of_one, ringfence, start};
-use ringfence_tests::{Place, Running, binary};
+use ringfence_tests::{Place, Running, binary, write_program};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 /// The one template that there is after `vm clean` and a run.
@@ -100,8 +99,7 @@ fn no_two_clones_draw_the_same_numbers() {
     guests_of_one(|place| {
         let program = place.project("draws");
         let draw = |instruction| {
-            fs::write(&program, writes_a_word(instruction)).unwrap();
-            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            write_program(&program, writes_a_word(instruction));
             let ended = start(place, &[], &["./draws"]).finish();
             (ended.code, ended.out)
         };
