@@ -258,7 +258,13 @@ pub fn gc(args: Vec<OsString>) -> Result<u8, String> {
 /// Nothing was recorded in it yet, nor is something to be committed.
 fn is_empty(directory: &Path) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let begun = |name| name == ".journal" || name == "overlay" && overlay::unfinished(directory);
+    let unwritten = ledger::begun(directory);
+    let begun = |name: OsString| {
+        name == ".journal"
+            || name == "overlay" && overlay::unfinished(directory)
+            // The sockets are made before the first line.
+            || unwritten && (name == JOURNAL || ledger::SOCKETS.iter().any(|socket| name == *socket))
+    };
     entries.map(|entry| entry.file_name()).all(begun)
 }
 

@@ -257,6 +257,14 @@ pub(crate) fn held_by(directory: &Path, pid: i32) -> bool {
     open.into_iter().flatten().flatten().any(|open| identity(&open.path()) == Some(journal))
 }
 
+/// There is a journal without a whole first line: its launcher was killed before it had written that, or is about to
+/// write it.
+pub(crate) fn begun(directory: &Path) -> bool {
+    let mut line = Vec::new();
+    let file = File::open(directory.join(NAME));
+    file.is_ok_and(|file| next_line(&mut BufReader::new(file), &mut line).is_ok_and(|whole| !whole))
+}
+
 /// The first line and the last one, and whether the launcher lives.
 pub(super) fn ends(directory: &Path) -> Result<(Head, Option<Tail>, bool)> {
     let path = directory.join(NAME);

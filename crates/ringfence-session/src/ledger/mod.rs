@@ -17,7 +17,7 @@ mod schema;
 mod text;
 
 pub use event::{Ended, Event, FileChange, Process, Verdict, Word};
-pub(crate) use journal::{NAME as JOURNAL, held_by, live};
+pub(crate) use journal::{NAME as JOURNAL, begun, held_by, live};
 pub use queue::Recorder;
 pub(crate) use read::session;
 pub use read::{Reader, Row, Session};
@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What others knock at while the session lives.
-const SOCKETS: [&str; 3] = [crate::live::SOCKET, crate::live::RULES, crate::live::FORKS];
+pub(crate) const SOCKETS: [&str; 3] = [crate::live::SOCKET, crate::live::RULES, crate::live::FORKS];
 
 /// Removes them: nobody answers any more.
 pub(crate) fn remove_sockets(directory: &Path) {

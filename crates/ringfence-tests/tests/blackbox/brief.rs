@@ -226,13 +226,29 @@ fn what_a_killed_launcher_began_goes_in_time() {
         let empty = place.directory(format!("{sessions}/0000000b"));
         let new = place.file(format!("{sessions}/0000000c/.journal"), "");
         let other = place.file(format!("{sessions}/0000000d/some"), "");
-        let line = "cd ~/.local/state/ringfence/sessions; touch -d '-2 minutes' 0000000[abd]";
+        // Of those that had no time for their first line; of one that may be about to write it, and of one that lives.
+        let unwritten = place.file(format!("{sessions}/0000000e/journal"), "");
+        place.file(format!("{sessions}/0000000e/control.sock"), "");
+        let half = place.file(format!("{sessions}/00000010/journal"), "{\"start\":");
+        let soon = place.file(format!("{sessions}/00000011/journal"), "");
+        let held = place.file(format!("{sessions}/0000000f/journal"), "");
+        let written = place.file(format!("{sessions}/00000012/journal"), "of a later version\n");
+        let line = "cd ~/.local/state/ringfence/sessions; \
+                    touch -d '-2 minutes' 0000000[abd] 0000000[ef]/journal 0000001[02]/journal";
         place.shell(line).ends(0);
         place.ringfence(["ps"]).ends(0);
-        assert!(place.ringfence(["gc"]).quiet().starts_with("2 sessions"));
+        let lock = fs::File::open(&held).unwrap();
+        lock.lock().unwrap();
+        assert_eq!(place.ringfence(["gc"]).quiet(), "4 sessions removed");
         assert!(!old.exists() && !empty.exists() && new.exists() && other.exists());
+        assert!(!unwritten.exists() && !half.exists());
+        assert!(soon.exists() && held.exists() && written.exists());
+        // Not by closing: what another test starts at this moment holds the file too, until it executes.
+        lock.unlock().unwrap();
+        assert_eq!(place.ringfence(["gc"]).quiet(), "1 session removed");
+        assert!(!held.exists());
         let all = place.ringfence(["gc", "--all"]).quiet();
-        assert!(!new.exists() && !other.exists(), "{all}");
+        assert!(!new.exists() && !other.exists() && !soon.exists(), "{all}");
     });
 }
 
