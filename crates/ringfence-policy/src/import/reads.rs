@@ -3,6 +3,7 @@
 //! nothing would start.
 
 use super::Importer;
+use crate::glob;
 
 /// Where a path begins, as far as that is known without a host.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,9 +36,9 @@ fn place(text: &str) -> Place<'_> {
             _ => parts.push(part),
         }
     }
-    let (begins, above) = match (tree.starts_with('/'), &parts[..]) {
+    let (begins, above) = match (text.starts_with('/'), &parts[..]) {
         (false, ["~" | "$HOME" | "${HOME}", ..]) => (Begins::Home, 1),
-        (false, _) if !tree.is_empty() => (Begins::Here, 0),
+        (false, _) => (Begins::Here, 0),
         // Anybody's home: the caller's, in settings of one's own.
         (_, ["home" | "Users", _, ..]) => (Begins::Home, 2),
         (_, ["root", ..]) => (Begins::Home, 1),
@@ -51,7 +52,9 @@ impl Place<'_> {
     /// Whether another path is this one, or lies within, as far as can be told.
     fn holds(&self, other: &Place<'_>) -> bool {
         if self.begins == other.begins {
-            let same = |(own, part): (&&str, &&str)| own.contains('*') || own == part;
+            let same = |(own, part): (&&str, &&str)| {
+                own == part || own.contains('*') && glob::name(own.as_bytes(), part.as_bytes())
+            };
             return self.parts.len() <= other.parts.len()
                 && self.parts.iter().zip(&other.parts).all(same);
         }
@@ -91,11 +94,12 @@ pub(super) fn denied(
             own.holds(&other) && (!own.is(&other) || list.ends_with("allowRead"))
         };
         let exceptions: Vec<_> = allowed.iter().filter(again).cloned().collect();
-        let Some((list, exception)) = exceptions.first() else {
+        let itself = exceptions.iter().find(|(_, text)| own.is(&place(text)));
+        let Some((list, exception)) = itself.or(exceptions.first()) else {
             kept.push(text);
             continue;
         };
-        if own.is(&place(exception)) {
+        if itself.is_some() {
             importer.note(format!(
                 "`{prefix}.denyRead`: `{text}` is allowed again by `{list}`: left out"
             ));

@@ -223,7 +223,7 @@ fn what_is_allowed_again_within_something_denied_is_not_denied() {
     // The same path is no deny at all, but where it is allowed for writing only.
     let imported = read(
         Peer::Srt,
-        r#"{"filesystem": {"denyRead": ["~/a", "~/b"], "allowRead": ["~/a/"], "allowWrite": ["~/b"]}}"#,
+        r#"{"filesystem": {"denyRead": ["~/a", "~/b"], "allowRead": ["~/a/x", "~/a/"], "allowWrite": ["~/b"]}}"#,
     );
     assert_eq!(list(&imported, Key::Deny), ["~/b"]);
     assert!(noted(&imported, "`~/a` is allowed again by `filesystem.allowRead`"));
@@ -248,6 +248,10 @@ fn what_lies_within_something_granted_stays_denied() {
         (
             Peer::Srt,
             r#"{"filesystem": {"denyRead": ["~/.aws", "/etc/x", "~x"], "allowRead": ["."]}}"#,
+        ),
+        (
+            Peer::Srt,
+            r#"{"filesystem": {"denyRead": ["~/secret*", "~/b/*.pem", "/data/x"], "allowRead": ["~/code", "~/b/c", "/data", ""]}}"#,
         ),
         (
             Peer::Fence,
