@@ -191,8 +191,10 @@ fn what_is_replaced_again_while_it_is_being_covered_is_covered_again() {
     });
 }
 
-/// Inside: goes on until a file is the new one, by nothing but the shell, writes it, and ends.
-const WRITES: &str = "writes() { while read -r line < \"$1\"; [ \"$line\" != new ]; do :; done 2>/dev/null; \
+/// Inside: goes on until a file is the new one, or was replaced and is covered again, by nothing but the shell; writes
+/// it, and ends.
+const WRITES: &str = "writes() { while read -r line < \"$1\"; [ \"$line\" != new ] && [ ! -e go ]; do :; done \
+     2>/dev/null; \
      (echo evil >> \"$1\") 2>/dev/null; :; }; : > ready;";
 
 /// Too late for anybody to make the mount again.
@@ -217,13 +219,16 @@ fn what_is_replaced_just_before_the_end_is_named() {
                 0 => {}
                 _ => replace(place, &format!("p/{name}"), "new\n"),
             }
+            let go = place.file("p/go", "");
             let finished = running.finish();
             finished.ends(0);
             match number {
                 0 => assert!(!finished.err.contains("replaced"), "{}", finished.err),
                 _ => drop(finished.says(&format!("p/{name} was replaced outside"))),
             }
-            fs::remove_file(ready).expect("removed");
+            for told in [ready, go] {
+                fs::remove_file(told).expect("removed");
+            }
         }
     });
 }
