@@ -1,6 +1,7 @@
 //! `ringfence why`: the decision, its rule, and how to change it.
 
 mod files;
+mod sockets;
 
 use crate::error::Fault;
 use crate::generate::print;
@@ -54,6 +55,7 @@ pub fn why(arguments: Vec<OsString>) -> Result<u8, Fault> {
         None => {
             let question = question(&parsed.rest, &policy, inside)?;
             let decision = as_carried_out(decide(&policy, &question), &policy);
+            let decision = sockets::as_written(decision, &policy);
             if inside { as_seen(decision, &policy) } else { decision }
         }
     };
@@ -134,6 +136,9 @@ fn as_carried_out(mut decision: Decision, policy: &Policy) -> Decision {
         // The file alone would not find its interpreter, nor its modules.
         decision.remedy = Some(shown::option("--read", &environment, false));
         return decision;
+    }
+    if let Request::Socket(_) = &decision.request {
+        return sockets::as_reached(decision, policy);
     }
     let (Request::Read(subject) | Request::Write(subject)) = &decision.request else {
         return as_led(rules::elsewhere(policy, decision, rules::own), policy);

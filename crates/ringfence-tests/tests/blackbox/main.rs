@@ -140,6 +140,7 @@ mod tracing;
 mod truth;
 mod truth_drawn;
 mod truth_modes;
+mod truth_sockets;
 mod truth_told;
 mod virtual_environments;
 mod vm;
