@@ -7,6 +7,7 @@
 //! or written later.
 
 use crate::error::Fault;
+use crate::heard::Heard;
 use crate::help;
 use crate::options::{Spec, flag, parse};
 use crate::unpack::{Fresh, Place};
@@ -76,13 +77,9 @@ pub fn cp(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
 }
 
-/// What has come of an end; its own words are on standard error already.
-fn done(status: ExitStatus, what: &str) -> Result<(), Fault> {
-    match status.code() {
-        Some(0) => Ok(()),
-        Some(125) => Err(Fault::usage(format!("{what} was not copied"))),
-        _ => Err(Fault::usage(format!("{what} was not copied: {status}"))),
-    }
+/// What has come of an end; `failed` says of what.
+fn done(status: ExitStatus, heard: Heard, failed: &str) -> Result<(), Fault> {
+    heard.told(status).map_err(|why| Fault::usage(format!("{failed}: {why}")))
 }
 
 /// The last part of a path, which a copy in a directory is called.
@@ -99,13 +96,17 @@ fn out(from: &Inside, to: &Path, whole: bool) -> Result<u8, Fault> {
          else echo n; fi",
         OsStr::new(""),
     )?;
-    let kind = kind.stdin(Stdio::null()).stderr(Stdio::inherit()).stdout(Stdio::piped());
+    let kind = kind.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::piped());
     let mut asked = kind.spawn().map_err(Fault::of)?;
+    let heard = Heard::of(&mut asked)?;
     // One letter: what answers may be the program's own, and say more than there is memory.
     let mut answer = Vec::new();
     let out = asked.stdout.take().map(|out| out.take(1).read_to_end(&mut answer));
     out.transpose().map_err(Fault::of)?;
-    asked.wait().map_err(Fault::of)?;
+    let ended = asked.wait().map_err(Fault::of)?;
+    if answer.is_empty() {
+        done(ended, heard, &format!("{name} was not copied"))?;
+    }
     // `x/..` has no last part, and is a directory.
     let (directory, called) = match to.file_name() {
         Some(called) if !to.is_dir() => (to.parent().unwrap_or(Path::new("")), called),
@@ -134,14 +135,15 @@ fn file_out(from: &Inside, name: &str, place: &Place, called: &OsStr) -> Result<
 
 /// Runs a command, and keeps what it prints.
 fn take(mut command: Command, part: &mut Part, name: &str) -> Result<(), Fault> {
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(Fault::of)?;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(Fault::of)?;
+    let heard = Heard::of(&mut child)?;
     let Some(pipe) = child.stdout.take() else { return Err(Fault::of("there is no pipe")) };
     let ended = sys::process::pidfd(child.id() as i32).map_err(Fault::of)?;
     let taken = sys::pipe::read(pipe.as_fd(), ended.as_fd(), |bytes| part.add(bytes));
     // Who still prints has nobody to print to.
     drop(pipe);
-    done(child.wait().map_err(Fault::of)?, name)?;
+    done(child.wait().map_err(Fault::of)?, heard, &format!("{name} was not copied"))?;
     taken.map_err(|error| Fault::usage(format!("{name} was not copied whole: {error}")))
 }
 
@@ -161,7 +163,9 @@ fn tree_out(
 ) -> Result<u8, Fault> {
     let fresh = Fresh::make()?;
     let mut pack = from.script("exec tar -C \"$1\" -cf - .", OsStr::new(""))?;
-    let mut pack = pack.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(Fault::of)?;
+    pack.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut pack = pack.spawn().map_err(Fault::of)?;
+    let heard = Heard::of(&mut pack)?;
     let unpacked = fresh.unpack(pack.stdout.take().map_or_else(Stdio::null, Stdio::from));
     let packed = pack.wait().map_err(Fault::of)?;
     let (unpacked, began) = (unpacked?, time_mark());
@@ -171,18 +175,16 @@ fn tree_out(
     let settled = fresh.settle(place, called);
     noted(&place.path.join(called), began);
     settled?;
-    if !packed.success() {
-        return Err(Fault::usage(format!("{name} was not copied whole: tar inside: {packed}")));
-    }
-    match unpacked.success() {
-        true => Ok(0),
-        false => Err(Fault::usage(format!("{name} was not copied whole: tar: {unpacked}"))),
-    }
+    let whole = |why| Fault::usage(format!("{name} was not copied whole: {why}"));
+    heard.told(packed).map_err(whole)?;
+    let (unpacked, heard) = unpacked;
+    heard.told(unpacked).map_err(whole).map(|()| 0)
 }
 
 fn into(from: &Path, to: &Inside) -> Result<u8, Fault> {
     let fault = |error: ringfence_session::SessionError| Fault::usage(error.to_string());
     let name = from.display().to_string();
+    let failed = format!("{name} was not copied to {}", to.name());
     let (known, _) = live::find(&to.session.to_string_lossy()).map_err(fault)?;
     let file = match outside::open(&known, from, &ringfence_sandbox::made_by_a_run)
         .map_err(fault)?
@@ -201,11 +203,13 @@ fn into(from: &Path, to: &Inside) -> Result<u8, Fault> {
                 called,
             )?;
             unpack.stdin(pack.stdout.take().map_or_else(Stdio::null, Stdio::from));
-            let unpacked = unpack.status().map_err(Fault::of)?;
+            let mut unpacking = unpack.stderr(Stdio::piped()).spawn().map_err(Fault::of)?;
+            let heard = Heard::of(&mut unpacking)?;
             // The command has its copy of the pipe: without ours tar ends when nobody reads.
             drop(unpack);
+            let unpacked = unpacking.wait().map_err(Fault::of)?;
             let packed = pack.wait().map_err(Fault::of)?;
-            done(unpacked, &name)?;
+            done(unpacked, heard, &failed)?;
             if !packed.success() {
                 return Err(Fault::usage(format!("{name} was not copied whole: tar: {packed}")));
             }
@@ -214,12 +218,14 @@ fn into(from: &Path, to: &Inside) -> Result<u8, Fault> {
     };
     let command =
         to.script("if [ -d \"$1\" ]; then set -- \"$1/$2\"; fi; exec cat >\"$1\"", last(from)?)?;
-    give(command, file, &name).map(|()| 0)
+    give(command, file, &name, &failed).map(|()| 0)
 }
 
 /// Runs a command that reads a file.
-fn give(mut command: Command, mut file: File, name: &str) -> Result<(), Fault> {
-    let mut child = command.stdin(Stdio::piped()).spawn().map_err(Fault::of)?;
+fn give(mut command: Command, mut file: File, name: &str, failed: &str) -> Result<(), Fault> {
+    let mut child =
+        command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(Fault::of)?;
+    let heard = Heard::of(&mut child)?;
     let Some(pipe) = child.stdin.take() else { return Err(Fault::of("there is no pipe")) };
     sys::fd::never_wait(pipe.as_fd()).map_err(Fault::of)?;
     let ended = sys::process::pidfd(child.id() as i32).map_err(Fault::of)?;
@@ -246,7 +252,7 @@ fn give(mut command: Command, mut file: File, name: &str) -> Result<(), Fault> {
     }
     // Its end is the end of the file.
     drop(pipe);
-    done(child.wait().map_err(Fault::of)?, name)?;
+    done(child.wait().map_err(Fault::of)?, heard, failed)?;
     given
 }
 

@@ -16,6 +16,7 @@ mod exec;
 mod explain;
 mod fork;
 mod generate;
+mod heard;
 mod help;
 mod hooks;
 mod import;

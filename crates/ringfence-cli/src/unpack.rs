@@ -6,6 +6,7 @@
 //! opened without following links.
 
 use crate::error::Fault;
+use crate::heard::Heard;
 use ringfence_policy::host_program;
 use ringfence_session::{arriving, live, outside};
 use ringfence_sys::{self as sys, Errno};
@@ -62,17 +63,20 @@ impl Fresh {
     ///
     /// # Errors
     /// tar(1) cannot be started.
-    pub fn unpack(&self, archive: Stdio) -> Result<ExitStatus, Fault> {
+    pub fn unpack(&self, archive: Stdio) -> Result<(ExitStatus, Heard), Fault> {
         let mut tar = host_program::command("tar").map_err(Fault::usage)?;
         // Times are another kernel's: a moment in the future is no news.
         tar.args(["--warning=no-timestamp", "--no-same-owner", "--no-same-permissions"]);
         tar.args(["-xf", "-", "-C"]).arg(&self.0).stdin(archive);
-        let status = tar.status().map_err(|error| Fault::usage(format!("tar: {error}")))?;
+        let failed = |error| Fault::usage(format!("tar: {error}"));
+        let mut tar = tar.stderr(Stdio::piped()).spawn().map_err(failed)?;
+        let heard = Heard::of(&mut tar)?;
+        let status = tar.wait().map_err(failed)?;
         // What is closed to its owner can be neither judged nor moved on.
         let failed =
             |(path, error): (PathBuf, _)| Fault::usage(format!("{}: {error}", shown(&path)));
         open_up(&self.0).map_err(failed)?;
-        Ok(status)
+        Ok((status, heard))
     }
 
     /// Takes away what a program of the host would run or trust by itself at its place, and says so.

@@ -4,6 +4,7 @@ use crate::server::State;
 use crate::text::{fitting, without_begun};
 use crate::tools::{Answer, Given, json_of};
 use crate::within::Ran;
+use ringfence_session::said;
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -12,10 +13,11 @@ use std::time::Duration;
 /// What `why` says of a name at which nothing new stays.
 const TAKEN_AWAY: &str = "a new one does not survive the run";
 
-/// Runs a program of the sandbox on a path; its words are the error.
+/// Runs a program of the sandbox on a path; why it could not is the error.
 fn on_path(
     state: &State,
     given: &Given<'_>,
+    path: &OsStr,
     argv: &[&OsStr],
     input: Vec<u8>,
 ) -> Result<Ran, String> {
@@ -25,9 +27,8 @@ fn on_path(
     if ran.code == 0 {
         return Ok(ran);
     }
-    let said = String::from_utf8_lossy(&ran.stderr).trim().to_owned();
-    let hint = "; `why` says which rule decides";
-    Err(if said.is_empty() { format!("exit code {}{hint}", ran.code) } else { said + hint })
+    let why = said::reason(&ran.stderr).unwrap_or_else(|| format!("exit code {}", ran.code));
+    Err(format!("{}: {why}; `why` says which rule decides", path.to_string_lossy()))
 }
 
 /// An absolute path; relative ones are the directory's.
@@ -55,7 +56,7 @@ pub(crate) fn read_file(state: &State, given: &Given<'_>) -> Answer {
         from.as_ref(),
         wanted.as_ref(),
     ];
-    let ran = on_path(state, given, &argv, Vec::new())?;
+    let ran = on_path(state, given, &path, &argv, Vec::new())?;
     // Less than was wanted is the file's end.
     let more = ran.stdout.len() as u64 == length;
     let read = if more { without_begun(&ran.stdout) } else { &ran.stdout };
@@ -72,7 +73,7 @@ pub(crate) fn write_file(state: &State, given: &Given<'_>) -> Answer {
     let argv: [&OsStr; 6] =
         ["sh".as_ref(), "-c".as_ref(), script.as_ref(), "sh".as_ref(), &path, parent];
     let bytes = text.len();
-    on_path(state, given, &argv, text.into_bytes())?;
+    on_path(state, given, &path, &argv, text.into_bytes())?;
     let mut answer = json!({"path": path.to_string_lossy(), "bytes": bytes});
     if let Some(note) = note {
         answer["protected"] = note.into();
@@ -111,7 +112,7 @@ pub(crate) fn list_directory(state: &State, given: &Given<'_>) -> Answer {
         "-printf".as_ref(),
         form.as_ref(),
     ];
-    let ran = on_path(state, given, &argv, Vec::new())?;
+    let ran = on_path(state, given, &path, &argv, Vec::new())?;
     let mut entries: Vec<(String, Value)> = Vec::new();
     // What was cut has no end, and its name is none.
     for line in ran.stdout.split_inclusive(|&byte| byte == 0) {

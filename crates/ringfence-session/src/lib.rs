@@ -14,6 +14,7 @@ pub mod outside;
 pub mod overlay;
 pub mod place;
 pub mod renamed;
+pub mod said;
 pub mod snapshot;
 mod wal;
 pub mod whole;

@@ -2,7 +2,7 @@
 
 use ringfence_tests::{Place, Running, everywhere};
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A `tar` of the program's own, first in the session's `PATH`: it packs what an archive should not hold.
@@ -264,6 +264,40 @@ fn a_tar_that_a_program_may_have_left_packs_nothing_outside() {
             "{}",
             copied.err
         );
+        ends(place, running);
+    });
+}
+
+/// What fails inside is told by the file and the reason alone: a shell and its lines are nobody's business, and nothing
+/// inside writes to the user's terminal.
+#[test]
+fn a_copy_that_fails_says_of_which_file_and_why() {
+    everywhere(|place| {
+        let running = session(place);
+        place.file("home/project/file", "x");
+        place.directory("home/project/deep");
+        let closed = place.file("home/project/closed", "x");
+        fs::set_permissions(closed, fs::Permissions::from_mode(0o000)).unwrap();
+        // In the process tier it is Landlock that refuses.
+        let reasons = ["Permission denied", "Read-only file system"];
+        for (words, told) in [
+            (["one:closed", "copy"], "one:closed was not copied: "),
+            (["file", "one:/usr/file"], "file was not copied to one:/usr/file: "),
+            (["deep", "one:/usr/new"], "deep was not copied to one:/usr/new: "),
+        ] {
+            let copied = place.ringfence(["cp", words[0], words[1]]);
+            copied.ends(125).says(told);
+            let why = copied.err.strip_prefix(&format!("ringfence: {told}")).unwrap_or_default();
+            assert!(reasons.contains(&why.trim_end()), "{words:?}: {}", copied.err);
+        }
+        // A reason in a language of the program's, and what a terminal would obey.
+        place.script("bin/tar", "#!/bin/sh\nprintf 'tar: \\033[31mno\\n' >&2; exit 3\n");
+        let copied = place.ringfence(["cp", "one:made", "copy"]);
+        copied.ends(125).says("one:made was not copied whole: \\u{1b}[31mno");
+        // What is said of a session that is not there is said once.
+        let none = place.ringfence(["cp", "none:x", "copy"]);
+        none.ends(125).says("none:x was not copied: there is no session none");
+        assert_eq!(none.err.lines().count(), 1, "{}", none.err);
         ends(place, running);
     });
 }

@@ -118,7 +118,8 @@ fn arguments_of_another_kind_are_refused() {
                 r#"{"command":["true"],"timeout_seconds":1.5}"#,
                 "timeout_seconds is no number",
             ),
-            ("read_file", r#"{"path":"."}"#, "Is a directory"),
+            ("read_file", r#"{"path":"."}"#, "project/.: Is a directory; `why`"),
+            ("read_file", r#"{"path":"none"}"#, "project/none: No such file or directory; `why`"),
             // The controls.
             (
                 "exec",
@@ -169,7 +170,7 @@ fn what_a_shell_says_besides_is_no_failure_of_a_file_tool() {
             (3, "\"text\":\"rit\""),
             // The controls: it is the one that is asked, and what fails is told.
             (4, "bin: Is a directory"),
-            (5, "warning"),
+            (5, "project/none: No such file or directory"),
         ] {
             let mark = format!("\"id\":{id},");
             let answer = said.lines().find(|line| line.contains(&mark)).unwrap_or_default();
