@@ -115,8 +115,10 @@ impl Quarantine {
     fn target(&mut self, path: &Path) -> io::Result<PathBuf> {
         let none = || io::Error::from(io::ErrorKind::NotFound);
         let directory = self.directory.clone().ok_or_else(none)?;
-        if !std::mem::replace(&mut self.made, true) {
+        // What could not be made (a full disk) is the reason the next time too, and may be there by then.
+        if !self.made {
             crate::state::make_directory(&directory)?;
+            self.made = true;
         }
         self.taken += 1;
         let mut name = OsString::from(format!("{}-", self.taken));

@@ -88,9 +88,9 @@ impl Ledger {
     fn begin(sessions: &Path, start: Start, doors: impl FnOnce(&Path)) -> Result<Ledger> {
         check_id(&start.id)?;
         let directory = sessions.join(&start.id);
-        place::private_directory(&directory)?;
+        place::private_directory(&directory).map_err(unrecorded)?;
         // Another session's is there already, and stays.
-        let (file, path) = journal::create(&directory)?;
+        let (file, path) = journal::create(&directory).map_err(unrecorded)?;
         doors(&directory);
         Ledger::opened(sessions, start, &directory, (file, path)).inspect_err(|_| {
             let _ = std::fs::remove_dir_all(&directory);
@@ -116,14 +116,7 @@ impl Ledger {
             record: start.record,
         });
         let head = head.encode();
-        journal::append(&file, &path, &head).map_err(|why| match why {
-            SessionError::Full(path) => SessionError::usage(format!(
-                "no space is left for {}, so that nothing of this session can be on record: free some \
-                 (`ringfence gc --all` removes records of earlier ones)",
-                path.display()
-            )),
-            why => why,
-        })?;
+        journal::append(&file, &path, &head).map_err(unrecorded)?;
         let name = start.name.map(|name| place::name(sessions, &name, directory)).transpose()?;
         let recorder = Recorder::new(file, path, start.record);
         Ok(Ledger { recorder, directory: directory.to_owned(), name, record: start.record })
@@ -211,4 +204,16 @@ pub(crate) fn check_id(id: &str) -> Result<()> {
 fn now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// What a full disk comes to at the beginning of a record.
+fn unrecorded(why: SessionError) -> SessionError {
+    match why {
+        SessionError::Full(path) => SessionError::usage(format!(
+            "no space is left for {}, so that nothing of this session can be on record: free some \
+             (`ringfence gc --all` removes records of earlier ones)",
+            path.display()
+        )),
+        why => why,
+    }
 }

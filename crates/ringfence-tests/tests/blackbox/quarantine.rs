@@ -129,6 +129,33 @@ fn what_is_kept_does_not_fill_the_disk() {
     });
 }
 
+/// A disk on which no more names can be made, which only root can have: that is the reason of all that cannot be kept.
+#[test]
+fn a_full_disk_is_the_reason_each_time() {
+    everywhere(|place| {
+        if place.person != Person::Root {
+            return;
+        }
+        let state = Elsewhere::new();
+        let disk = state.0.path().display();
+        let mounted =
+            place.shell(&format!("mount -t tmpfs -o size=1m,nr_inodes=40,mode=777 full {disk}"));
+        if mounted.code != 0 {
+            return left_out("a full disk", mounted.err.trim());
+        }
+        state.run(place, "true").ends(0);
+        place.shell(&format!("n=0; while mkdir {disk}/$n; do n=$((n+1)); done 2>/dev/null"));
+        let run = state.run(place, "mkdir d; echo x > d/.envrc; echo y > d/.mcp.json");
+        place.shell(&format!("umount {disk}")).ends(0);
+        run.ends(0).says("so that nothing of this session can be on record: free some");
+        let told = run.err.lines().filter(|line| line.contains("cannot be kept elsewhere")).count();
+        assert_eq!(told, 2, "{}", run.err);
+        let reason = run.err.matches("(No space left on device").count();
+        assert_eq!(reason, told, "{}", run.err);
+        place.shell("rm -r .ringfence-aside-*").ends(0);
+    });
+}
+
 /// A launcher that is killed has all that there is of what was taken: nothing is only in a descriptor of its.
 #[test]
 fn what_is_taken_outlives_its_launcher() {
