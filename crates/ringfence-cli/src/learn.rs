@@ -72,7 +72,7 @@ pub fn learn(arguments: Vec<OsString>) -> Result<u8, Fault> {
         }
         return from_session(&parsed, session, &base, output.as_deref());
     }
-    let argv = crate::run::command(&parsed)?;
+    let argv = crate::run::command("learn", &parsed)?;
     ringfence_sandbox::launch::enough_descriptors().map_err(Fault::of)?;
     let policy = policy(&parsed, argv.first().map(OsString::as_os_str), &base)?;
     let known = parsed.has("profile") || base.file.is_some();

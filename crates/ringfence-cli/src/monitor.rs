@@ -80,6 +80,33 @@ pub fn patience(parsed: &Parsed) -> Result<Option<Duration>, Fault> {
     duration.map(Some).map_err(|why| Fault::usage(format!("--ask {text}: {why}")))
 }
 
+/// Whether there is anything to be asked about: with a mode that the command line chose too, one of the two is a mistake.
+///
+/// # Errors
+/// It is so.
+pub fn check(policy: &mut Policy, parsed: &Parsed) -> Result<(), Fault> {
+    let why = match policy.network.mode {
+        NetworkMode::Filtered => return Ok(()),
+        NetworkMode::None => "there is no network",
+        NetworkMode::Host => "the host's network is used as it is",
+    };
+    if parsed.last("ask").is_none() {
+        return Ok(());
+    }
+    if let Some(mode) = parsed.last("network") {
+        let mode = mode.to_string_lossy();
+        return Err(Fault::usage(format!(
+            "option --ask: {why} with --network {mode}; leave one of the two out"
+        )));
+    }
+    let chosen = policy.network.chosen.as_ref();
+    let chosen = chosen.map_or(String::new(), |of| format!(" ({}: {})", of.text, of.origin));
+    policy
+        .warnings
+        .push(format!("--ask has no effect: {why}{chosen}; --network filtered changes that"));
+    Ok(())
+}
+
 fn print(decision: &NetDecision) {
     // A program chooses the paths that it asks for, and a server what its certificate says.
     ringfence_sys::say!("ringfence: {}", ringfence_policy::shown::line(&line(decision)));

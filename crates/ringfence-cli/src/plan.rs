@@ -25,8 +25,9 @@ pub fn plan(arguments: Vec<OsString>) -> Result<u8, Fault> {
         return done;
     }
     let command = parsed.rest.first().map(OsString::as_os_str);
-    let policy = request::policy(&request::request(&parsed, command))?;
+    let mut policy = request::policy(&request::request(&parsed, command))?;
     crate::vm::check(&policy, &parsed)?;
+    crate::monitor::check(&mut policy, &parsed)?;
     let mut facts = Facts::probed();
     crate::libraries::find(&policy, &parsed.rest, &mut facts, &Inputs::new());
     dbus::look(&policy, &mut facts, &Inputs::new());

@@ -35,7 +35,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<u8, Fault> {
         return help::command("run");
     }
     help::no_json("run", &parsed)?;
-    let argv = command(&parsed)?;
+    let argv = command("run", &parsed)?;
     if parsed.has("trace-missing") {
         return crate::missing::run(&parsed, &argv);
     }
@@ -69,7 +69,7 @@ pub fn forked(mut words: impl Iterator<Item = OsString>) -> Result<u8, Fault> {
     let shell = words.next().is_some_and(|word| word == "shell");
     let mut parsed = parse(&POLICY, words, true)?;
     source.rename(&mut parsed)?;
-    let argv = if shell { vec![user_shell()] } else { command(&parsed)? };
+    let argv = if shell { vec![user_shell()] } else { command("run", &parsed)? };
     start(&parsed, argv, Some(&source), &trace)
 }
 
@@ -77,17 +77,18 @@ fn user_shell() -> OsString {
     std::env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/sh".into())
 }
 
-/// The command that the line names.
+/// The command that the line of one of ringfence's commands (`of`) names.
 ///
 /// # Errors
 /// None, or two.
-pub fn command(parsed: &Parsed) -> Result<Vec<OsString>, Fault> {
+pub fn command(of: &str, parsed: &Parsed) -> Result<Vec<OsString>, Fault> {
     match (parsed.last("command"), parsed.rest.is_empty()) {
         (Some(string), true) => Ok(vec![user_shell(), "-c".into(), string.to_owned()]),
         (Some(_), false) => Err(Fault::usage("give either -c STRING or a command, not both")),
         (None, false) => Ok(parsed.rest.clone()),
         (None, true) => {
-            Err(Fault::usage("no command given: ringfence run [OPTIONS] -- CMD [ARG...]"))
+            let usage = format!("ringfence {of} [OPTIONS] -- CMD [ARG...]");
+            Err(Fault::usage(format!("no command given: {usage}")))
         }
     }
 }
@@ -137,6 +138,7 @@ fn start(
     let mut policy = request::policy_from(&request, &inputs)?;
     policy.opens_input = std::env::var_os(vm::INNER).is_some();
     crate::vm::check(&policy, parsed)?;
+    crate::monitor::check(&mut policy, parsed)?;
     if let Some(fault) = missing(&policy, &order.argv) {
         record.discard();
         status.failed(&order.session_name(), &fault);

@@ -271,10 +271,7 @@ fn question(words: &[OsString], policy: &Policy, inside: bool) -> Result<Request
         ("socket", [path]) => Ok(Request::Socket(subject(path))),
         ("connect", [target]) => connect(target),
         ("env", [name]) => Ok(Request::Env { name: name.to_string_lossy().into_owned() }),
-        ("http", [method, url]) => Ok(Request::Http {
-            method: method.to_string_lossy().to_ascii_uppercase(),
-            url: url.to_string_lossy().into_owned(),
-        }),
+        ("http", [method, url]) => http(method, &url.to_string_lossy()),
         (verb, _) if !VERBS.contains(&verb) => {
             let nearest = ringfence_policy::suggest::nearest(verb, &VERBS);
             let nearest = nearest.map_or(String::new(), |verb| format!("; did you mean {verb}?"));
@@ -352,6 +349,20 @@ fn nowhere(words: &[OsString], policy: &Policy, inside: bool) -> Option<Decision
         remedy,
         effect: None,
     })
+}
+
+/// Who asks as whom is in a header of the request: no rule is about it, and a password is not repeated.
+fn http(method: &OsStr, url: &str) -> Result<Request, Fault> {
+    let method = method.to_string_lossy().to_ascii_uppercase();
+    let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + 3));
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let Some(at) = rest[..end].rfind('@') else {
+        return Ok(Request::Http { method, url: url.to_owned() });
+    };
+    let without = &rest[at + 1..];
+    Err(Fault::usage(format!(
+        "http {method}: leave out the user name and the password: `{scheme}{without}`"
+    )))
 }
 
 fn connect(target: &OsStr) -> Result<Request, Fault> {

@@ -62,10 +62,22 @@ pub(crate) fn resolve(
         let key = name(&source, key, false)?;
         // The value may be a secret, and sources are printed.
         source.text.clone_from(&key);
+        if let Some((_, what)) = OWN.iter().find(|(own, _)| *own == key) {
+            let reason = format!("ringfence sets this variable itself: {what}; leave it out");
+            return Err(PolicyError::value(&source, reason));
+        }
         environment.set.insert(key, (value.to_owned(), source));
     }
     Ok(environment)
 }
+
+/// Variables by which programs inside know where they are: a rule that set one would tell them something else.
+const OWN: [(&str, &str); 4] = [
+    ("RINGFENCE", "programs see by it that they are in a sandbox"),
+    ("RINGFENCE_SESSION", "programs see by it which session they are in"),
+    ("RINGFENCE_NETWORK", "programs see by it whether there is a network"),
+    ("RINGFENCE_GATEWAY", "programs find by it where snapshots are made"),
+];
 
 /// The reasons stay in the list itself: this is made at each start.
 fn built_in() -> Source {

@@ -32,6 +32,10 @@ impl Url {
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
+        // What is behind its colon is a password, and no port.
+        if authority.contains('@') {
+            return Err("a user name does not belong here".to_owned());
+        }
         let colon = authority.rfind(':').filter(|&at| !authority[at..].contains(']'));
         let (host, port) = match colon {
             Some(at) => (&authority[..at], crate::port::port(&authority[at + 1..])?),
@@ -405,6 +409,10 @@ mod tests {
         assert_eq!((url.port, url.path.as_deref(), url.secure), (8443, Some("/b"), true));
         assert_eq!(Url::parse("http://[::1]/").expect("a URL").port, 80);
         assert!(Url::parse("ftp://example.org").is_err());
-        assert!(Url::parse("https://user@example.org/").is_err());
+        for user in ["https://user@example.org/", "http://user:pw@example.org:80/", "http://a:1@b/"]
+        {
+            assert_eq!(Url::parse(user).expect_err("a user"), "a user name does not belong here");
+        }
+        assert!(Url::parse("https://example.org/@a:b").is_ok());
     }
 }

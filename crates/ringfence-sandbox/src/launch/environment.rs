@@ -86,7 +86,9 @@ pub(super) fn environment(
             }
         }
     }
-    made.set.push([b"PWD=", plan.workdir.as_os_str().as_bytes()].concat());
+    if !set.iter().any(|(name, _)| *name == "PWD") {
+        made.set.push([b"PWD=", plan.workdir.as_os_str().as_bytes()].concat());
+    }
     made.set.push(format!("RINGFENCE_SESSION={SESSION_MARK}").into_bytes());
     let own = |value: &str| match private {
         Some(private) => value.replace(PRIVATE, &private.to_string_lossy()),

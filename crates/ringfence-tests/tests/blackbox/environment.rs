@@ -118,6 +118,36 @@ fn programs_can_see_where_they_are() {
     });
 }
 
+/// Programs differ in which of two variables of one name they take: nobody says something else of where they are.
+#[test]
+fn what_tells_programs_where_they_are_is_set_by_no_rule() {
+    everywhere(|place| {
+        let profile = "extends = [\"default\"]\n[environment]\nset = { RINGFENCE = \"0\" }\n";
+        let profile = place.file("home/own.toml", profile);
+        let profile = profile.to_str().unwrap();
+        for options in [
+            ["-e", "RINGFENCE=0"],
+            ["-e", "RINGFENCE_SESSION=mine"],
+            ["-e", "RINGFENCE_NETWORK="],
+            ["-e", "RINGFENCE_GATEWAY=/tmp/mine"],
+            ["-p", profile],
+        ] {
+            let run = place.sh(&options, "touch ran");
+            run.ends(125).says("ringfence sets this variable itself: ").says("leave it out");
+            assert!(!run.err.contains("mine"), "a value may be secret: {}", run.err);
+            assert!(!place.project("ran").exists(), "{}", run.err);
+        }
+        // The controls: by name, and others of its kind; each is there once.
+        let options = ["-e", "RINGFENCE", "-e", "RINGFENCED=1", "-e", "PWD=/mine"];
+        let seen = inside(place, &options, &[("RINGFENCE", "forged")]);
+        for (name, value) in [("RINGFENCE", "1"), ("RINGFENCED", "1"), ("PWD", "/mine")] {
+            let name = format!("{name}=");
+            let all: Vec<_> = seen.iter().filter_map(|entry| entry.strip_prefix(&name)).collect();
+            assert_eq!(all, [value], "{name}{seen:?}");
+        }
+    });
+}
+
 #[test]
 fn temporary_files_have_a_place_by_every_variable() {
     everywhere(|place| {

@@ -340,3 +340,29 @@ fn a_host_without_a_port_is_asked_about_at_the_usual_one() {
     told("example.net").ends(1).prints("--allow-host example.net");
     told("::1").ends(1).prints("denied");
 }
+
+/// Who asks as whom is no business of a rule, and its password none of what is printed.
+#[test]
+fn a_url_with_a_user_is_asked_about_without_one() {
+    let place = Place::new(Person::Ordinary, Tier::Namespace);
+    let told = |url| place.ringfence(["why", "-n", "example.com", "--", "http", "get", url]);
+    for (url, without) in [
+        ("http://user:hush@example.com/", "`http://example.com/`"),
+        ("https://hush@example.com:443/a@b?c#d", "`https://example.com:443/a@b?c#d`"),
+        ("user:hush@example.com", "`example.com`"),
+    ] {
+        let asked = told(url);
+        asked.ends(125).says("http GET: leave out the user name and the password: ").says(without);
+        assert!(!asked.err.contains("hush"), "{}", asked.err);
+    }
+    told("http://example.com/a@b:c").ends(0).prints("allowed");
+}
+
+#[test]
+fn a_command_that_is_missing_is_asked_for_by_the_name_of_what_was_called() {
+    let place = Place::new(Person::Ordinary, Tier::Namespace);
+    for name in ["run", "learn"] {
+        let told = format!("no command given: ringfence {name} [OPTIONS] -- CMD [ARG...]");
+        place.ringfence([name]).ends(125).says(&told);
+    }
+}

@@ -194,6 +194,25 @@ fn options_that_come_to_nothing_together_are_refused_or_told() {
         ran.ends(125).says(&told).says(&format!("option {option} \"{value}\": "));
         assert!(!place.project("ran").exists(), "{}", ran.err);
     }
+    for (mode, why) in
+        [("none", "there is no network"), ("host", "the host's network is used as it is")]
+    {
+        for words in [
+            &["run", "--ask", "--network", mode, "--", "touch", "ran"][..],
+            &["plan", "--ask=5s", "--network", mode],
+        ] {
+            let told =
+                format!("option --ask: {why} with --network {mode}; leave one of the two out");
+            place.ringfence(words).ends(125).says(&told);
+        }
+        assert!(!place.project("ran").exists());
+    }
+    let told = "--ask has no effect: there is no network; --network filtered changes that";
+    place.sh(&["--ask"], "true").ends(0).says(told);
+    let told =
+        "--ask has no effect: there is no network (none: feature offline); --network filtered";
+    place.sh(&["--feature", "offline", "--ask"], "true").ends(0).says(told);
+    assert_eq!(place.sh(&["--ask", "--network", "filtered"], "true").quiet(), "");
     // Each alone is well, and so is what a profile allows where the network is switched off.
     let some = place
         .file("home/some.toml", "extends = [\"default\"]\n[network]\nallow = [\"x.example\"]\n");
