@@ -121,9 +121,12 @@ impl Hook {
 pub fn hooks(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let mut words = arguments.into_iter();
     let verb = words.next().map(|verb| verb.to_string_lossy().into_owned()).unwrap_or_default();
-    if matches!(verb.as_str(), "" | "-h" | "--help" | "help") {
-        crate::generate::print(HELP.as_bytes())?;
-        return Ok(if verb.is_empty() { 125 } else { 0 });
+    if matches!(verb.as_str(), "-h" | "--help" | "help") {
+        return crate::generate::print(HELP.as_bytes());
+    }
+    if verb.is_empty() {
+        ringfence_sys::say::text(format_args!("{HELP}"));
+        return Ok(125);
     }
     let unknown = || {
         let known = ["print", "install", "uninstall"];

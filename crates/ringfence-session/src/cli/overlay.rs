@@ -52,9 +52,11 @@ fn told(error: SessionError) -> String {
 /// One sentence.
 pub fn overlay(arguments: Vec<OsString>) -> Result<u8, String> {
     let given = parse(&KNOWN, arguments)?;
-    if given.has("help") || given.words.is_empty() {
-        text::print(HELP.as_bytes())?;
-        return Ok(if given.has("help") { 0 } else { 125 });
+    if given.has("help") {
+        return text::print(HELP.as_bytes());
+    }
+    if given.words.is_empty() {
+        return Ok(text::misused(HELP));
     }
     let verb = given.word(0)?.unwrap_or_default().to_owned();
     if !VERBS.contains(&verb.as_str()) {

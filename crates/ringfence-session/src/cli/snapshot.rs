@@ -43,8 +43,10 @@ pub fn snapshot(args: Vec<OsString>) -> Result<u8, String> {
     let given = parse(&KNOWN, args[..cut].to_vec())?;
     let verb = given.word(0)?;
     let Some(verb) = verb.filter(|_| !given.has("help")).map(ToOwned::to_owned) else {
-        return if given.has("help") || args.is_empty() {
+        return if given.has("help") {
             text::print(USAGE.as_bytes())
+        } else if args.is_empty() {
+            Ok(text::misused(USAGE))
         } else {
             Err(format!("which of {}? See ringfence snapshot --help", verbs::ALL.join(", ")))
         };

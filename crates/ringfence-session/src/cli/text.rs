@@ -15,6 +15,12 @@ pub(super) fn print(bytes: &[u8]) -> Result<u8, String> {
     }
 }
 
+/// Tells on standard error how a command is used, of which too little was said; the exit code.
+pub(super) fn misused(usage: &str) -> u8 {
+    ringfence_sys::say::text(format_args!("{usage}"));
+    125
+}
+
 /// Writes what files hold to standard output: as it is for a pipe or a file, which patch(1) reads; on a
 /// terminal, which would obey what a program wrote there, with nothing in it that commands it.
 pub(super) fn print_contents(bytes: &[u8]) -> Result<u8, String> {

@@ -366,3 +366,16 @@ fn a_command_that_is_missing_is_asked_for_by_the_name_of_what_was_called() {
         place.ringfence([name]).ends(125).says(&told);
     }
 }
+
+/// A script that calls one without saying what for has made a mistake, whichever it is; whoever asks for help has not.
+#[test]
+fn a_verb_that_is_missing_is_wrong_use() {
+    let place = Place::new(Person::Ordinary, Tier::Namespace);
+    for name in ["overlay", "hooks", "snapshot"] {
+        let bare = place.ringfence([name]);
+        let usage = format!("Usage: ringfence {name}");
+        assert_eq!(bare.ends(125).says(&usage).text(), "", "{name}");
+        let help = place.ringfence([name, "--help"]);
+        assert_eq!(help.ends(0).prints(&usage).err, "", "{name}");
+    }
+}
