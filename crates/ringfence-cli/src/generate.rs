@@ -1,9 +1,12 @@
 //! Completions, the man page and the schema: made from the same tables as the parser.
 
+mod names;
+
 use crate::commands::COMMANDS;
 use crate::error::Fault;
 use crate::options::{PLAIN, Spec, parse};
 use clap::{Arg, ArgAction, Command};
+use clap_complete::Shell;
 use std::ffi::OsString;
 use std::io;
 
@@ -64,21 +67,29 @@ pub fn completions(arguments: Vec<OsString>) -> Result<u8, Fault> {
     if let Some(done) = crate::help::asked("completions", &parsed) {
         return done;
     }
+    if let [word, kind] = &parsed.rest[..]
+        && word == "names"
+    {
+        return print(names::of(&kind.to_string_lossy())?.as_bytes());
+    }
     let [shell] = &parsed.rest[..] else {
         return Err(Fault::usage(
             "name one shell: ringfence completions bash|zsh|fish|elvish|powershell",
         ));
     };
     let name = shell.to_string_lossy();
-    let shell: clap_complete::Shell = name.parse().map_err(|_| {
+    let shell: Shell = name.parse().map_err(|_| {
         let known = ["bash", "zsh", "fish", "elvish", "powershell"];
         let nearest = ringfence_policy::suggest::nearest(&name, &known);
         let nearest = nearest.map_or(String::new(), |shell| format!("; did you mean {shell}?"));
         Fault::usage(format!("unknown shell {name}{nearest} (bash, zsh, fish, elvish, powershell)"))
     })?;
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut tree(), "ringfence", &mut text);
-    print(&text)
+    // Others show what words are to come, too.
+    let mut tree =
+        if shell == Shell::Zsh { tree().mut_subcommands(names::argument) } else { tree() };
+    clap_complete::generate(shell, &mut tree, "ringfence", &mut text);
+    print(names::added(shell, &String::from_utf8_lossy(&text)).as_bytes())
 }
 
 /// `ringfence man`

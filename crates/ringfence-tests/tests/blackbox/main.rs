@@ -14,6 +14,7 @@ mod clients;
 mod clients_http;
 mod closed;
 mod coarse_times;
+mod completions;
 mod consent;
 mod containers;
 mod copies;
