@@ -1,5 +1,5 @@
 //! What a plan says of Unix sockets beyond the policy: where ports are published, the program may hold a socket of the
-//! host's that it could pass on over them.
+//! host's that it could pass on over them; and a layer's file of a socket is not the host's.
 
 use ringfence_policy::decide::Request;
 use ringfence_policy::{Decision, Policy, TierChoice, shown, through_links};
@@ -11,17 +11,37 @@ use std::path::Path;
 pub(super) fn as_reached(decision: Decision, policy: &Policy) -> Decision {
     let Request::Socket(subject) = &decision.request else { return decision };
     let path = subject.real.as_deref().unwrap_or(&subject.path);
-    let named = policy.network.sockets.iter().any(|rule| rule.path == path);
-    if !decision.allowed || named || !publishes(policy) {
+    if !decision.allowed || !publishes(policy) && policy.overlay.is_none() {
         return decision;
     }
-    let Some(plan) = super::files::plan(policy).filter(|plan| holds(policy, plan)) else {
-        return decision;
+    let Some(plan) = super::files::plan(policy) else { return decision };
+    let apart = |op: &MountOp| {
+        matches!(op, MountOp::Overlay { .. } | MountOp::NamedHome { apart: Some(_), .. })
     };
+    let shown = path.display();
+    if nearest(&plan, path).is_some_and(apart) {
+        // By whatever rule it is there: the file of the layer is another one than its service's.
+        let explanation = format!(
+            "{shown} is in a tree whose writes are kept apart (--overlay), where nobody answers at a socket of the host's"
+        );
+        let remedy = "leave --overlay out; or have the service's socket outside of that tree, with --allow-socket";
+        let remedy = Some(remedy.to_owned());
+        return Decision {
+            allowed: false,
+            explanation,
+            rule: None,
+            remedy,
+            effect: None,
+            ..decision
+        };
+    }
+    let named = policy.network.sockets.iter().any(|rule| rule.path == path);
+    if named || !publishes(policy) || !holds(policy, &plan) {
+        return decision;
+    }
     let explanation = format!(
-        "{} can neither be connected to nor bound: with published TCP ports no socket can in a directory shared with \
-         the host",
-        path.display()
+        "{shown} can neither be connected to nor bound: with published TCP ports no socket can in a directory shared with \
+         the host"
     );
     let allow = shown::option("--allow-socket", path, false);
     let own =
@@ -70,14 +90,18 @@ fn holds(policy: &Policy, plan: &Plan) -> bool {
     held && policy.tier != TierChoice::Vm
 }
 
+/// What stands at a path, or around it.
+fn nearest<'p>(plan: &'p Plan, path: &Path) -> Option<&'p MountOp> {
+    let around = plan.mounts.iter().filter(|step| path.starts_with(&step.path));
+    around.max_by_key(|step| step.path.as_os_str().len()).map(|step| &step.op)
+}
+
 /// Whether a path lies in the sandbox's own memory-backed directories, in which sockets meet nobody of outside.
 fn is_own(plan: &Plan, path: &Path) -> bool {
-    let around = plan.mounts.iter().filter(|step| path.starts_with(&step.path));
-    let nearest = around.max_by_key(|step| step.path.as_os_str().len());
-    let own = |op: &MountOp| matches!(op, MountOp::Private { .. } | MountOp::Root { .. });
     // These are apart from a root that is the host's.
     let hosts = plan.mounts.iter().any(|step| matches!(step.op, MountOp::HostRoot { .. }));
-    !hosts && nearest.is_some_and(|step| own(&step.op))
+    let own = |op: &MountOp| matches!(op, MountOp::Private { .. } | MountOp::Root { .. });
+    !hosts && nearest(plan, path).is_some_and(own)
 }
 
 /// Where a socket of the program's own may be, if anywhere.

@@ -190,11 +190,13 @@ impl View<'_> {
                 continue;
             }
             let devices = path.starts_with("/dev");
-            let op = if self.planning.policy.overlay.is_some() && grant.write && !devices {
+            let socket = self.planning.policy.network.sockets.iter().any(|s| s.path == *path);
+            let apart = self.planning.policy.overlay.is_some() && !socket;
+            let op = if apart && grant.write && !devices {
                 MountOp::Overlay { directory: grant.directory, apart: PathBuf::new() }
             } else {
-                // A socket is connected to over a read-only mount as well.
-                let socket = self.planning.policy.network.sockets.iter().any(|s| s.path == *path);
+                // A socket is connected to over a read-only mount as well; a layer's file of it is another one, at which
+                // nobody answers.
                 let read_only = !grant.write || socket;
                 MountOp::Bind { directory: grant.directory, read_only, devices }
             };

@@ -99,3 +99,28 @@ fn sockets_beside_published_ports_are_bound_where_it_is_said() {
         }
     });
 }
+
+#[test]
+fn sockets_in_a_tree_that_is_kept_apart_are_not_called_reachable() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let _host = UnixListener::bind(place.project("host.sock")).unwrap();
+        place.person.owns(&place.project("host.sock"));
+        let beside = place.text("outside/beside.sock");
+        let _beside = UnixListener::bind(&beside).unwrap();
+        place.person.owns(beside.as_ref());
+        for (options, path, open) in [
+            (&[][..], "host.sock", true),
+            (&["--overlay=discard"], "host.sock", false),
+            (&["--overlay=discard", "--allow-socket", "host.sock"], "host.sock", false),
+            (&["--overlay=discard", "--allow-socket", &beside], &beside, true),
+        ] {
+            let (allowed, said) = why(place, options, &["socket", path]);
+            assert_eq!(allowed, open, "{options:?}: {said}");
+            assert_eq!(said.contains("kept apart (--overlay)"), !open, "{options:?}: {said}");
+            assert_eq!(can(place, options, CONNECTS, path), open, "{options:?}: {said}");
+        }
+    });
+}
