@@ -105,7 +105,8 @@ fn one(policy: &Policy, path: &Path, missing: bool, act: Act) -> Verdict {
             .remedy(undo(rule, "deny"));
     }
     let write = covering(Access::Write);
-    let read = covering(Access::Read);
+    // Where all of the host is shown, these are the sandbox's own nevertheless.
+    let read = covering(Access::Read).filter(|rule| !private_in_root(policy, rule, path));
     match act {
         Act::Write => match (write, protection(policy, path, missing)) {
             (Some(_), Some(verdict)) => verdict,
@@ -372,6 +373,13 @@ fn private(policy: &Policy, path: &Path) -> Option<(&'static str, String)> {
         }
         Home::Host => None,
     }
+}
+
+/// Whether a rule for the whole of the host does not show it at a path: there is a private directory.
+fn private_in_root(policy: &Policy, rule: &PathRule, path: &Path) -> bool {
+    // The view has no other one for it: the host's is shown, for reading.
+    let temporary = path.starts_with("/var/tmp");
+    rule.path == Path::new("/") && !temporary && private(policy, path).is_some()
 }
 
 /// Whether a program that is shown only what its arguments name starts in an empty directory of its own, called as the

@@ -237,3 +237,34 @@ fn a_method_that_looks_like_a_slip_is_told_with_the_nearest() {
         assert_eq!(place.sh(&["--http", rule], "true").quiet(), "", "{rule}");
     }
 }
+
+/// All of the host is shown but what is the sandbox's own.
+#[test]
+fn private_directories_are_told_of_where_all_of_the_host_is_shown() {
+    everybody(Tier::Namespace, |place| {
+        let home = place.text("home/new");
+        for (path, private) in [
+            ("/tmp/new", true),
+            ("/dev/shm/new", true),
+            (&home, true),
+            ("/var/tmp/new", false),
+            ("/etc/new", false),
+        ] {
+            let (allowed, said) = why(place, &["-r", "/"], &["write", path]);
+            assert_eq!(allowed, private, "{path}: {said}");
+            assert_eq!(said.contains("private: discarded at the end"), private, "{path}: {said}");
+            let ran = place.sh(&["-r", "/"], &format!(": > {path}"));
+            assert_eq!(ran.code == 0, private, "{path}: {}{said}", ran.err);
+        }
+        // What the host has there is not shown.
+        let file = place.file("home/there", "x");
+        let file = file.to_str().unwrap();
+        let (allowed, said) = why(place, &["-r", "/"], &["read", file]);
+        assert!(!allowed, "{said}");
+        assert_ne!(place.sh(&["-r", "/"], &format!("cat {file}")).code, 0, "{said}");
+        for device in ["/dev/null", "/etc/passwd"] {
+            let (allowed, said) = why(place, &["-r", "/"], &["read", device]);
+            assert!(allowed, "{said}");
+        }
+    });
+}
