@@ -12,6 +12,7 @@
 //!
 //! Nothing goes on in the kernel as it was made: what was judged is what is done.
 
+mod bound;
 mod groups;
 mod servers;
 mod wanted;
@@ -23,6 +24,7 @@ use crate::calls::{self, AF_UNSPEC, Answer, Caller, To};
 use crate::gateway::Gateway;
 use crate::listeners::{Listeners, Role};
 use crate::{capture, flow};
+use bound::Bound;
 use groups::Groups;
 use ringfence_sys::listener::behalf;
 use ringfence_sys::{Errno, describe, socket};
@@ -62,6 +64,7 @@ struct Inner {
     /// From the first connection on.
     serving: Mutex<Option<Serving>>,
     wanted: Wanted,
+    bound: Bound,
     groups: Groups,
     waiting: Arc<AtomicUsize>,
 }
@@ -116,11 +119,6 @@ impl Copy {
     fn here(&self, port: u16) -> SocketAddr {
         SocketAddr::new(if self.only_ipv6() { HERE6 } else { HERE4 }, port)
     }
-
-    fn bind(&self, place: SocketAddr) -> Result<SocketAddr, Errno> {
-        behalf::bind(self.fd(), &behalf::raw(place, self.ipv6))?;
-        self.bound().ok_or(Errno::EADDRNOTAVAIL)
-    }
 }
 
 impl Redirect {
@@ -135,6 +133,7 @@ impl Redirect {
             kept,
             serving: Mutex::default(),
             wanted,
+            bound: Bound::default(),
             groups: Groups::default(),
             waiting: Arc::default(),
         }))
@@ -255,11 +254,8 @@ impl Redirect {
             if self.0.groups.join(caller, &copy, place)? {
                 return Ok(());
             }
-            if ip.is_loopback() {
-                behalf::bind(copy.fd(), &raw)?;
-            } else {
-                copy.bind(place)?;
-            }
+            let raw = if ip.is_loopback() { raw } else { behalf::raw(place, copy.ipv6) };
+            self.0.bound.bind(&copy, &raw)?;
             self.0.groups.bound(caller, &copy);
             Ok(())
         };
@@ -279,13 +275,18 @@ impl Redirect {
     pub(crate) fn listen(&self, caller: &Caller<'_>) -> Answer {
         let listened = || {
             let copy = Copy::of(caller.socket()?)?;
-            let place = match copy.bound() {
+            let place = match copy.bound().filter(|_| behalf::listens(copy.fd())) {
                 Some(place) => place,
-                None => copy.bind(copy.here(0))?,
+                None => self.0.bound.to_listen(&copy)?,
             };
             // Known before anybody can arrive at it.
             self.0.wanted.serves(place, copy.fd())?;
-            behalf::listen(copy.fd(), caller.call.arguments[1] as i32)
+            behalf::listen(copy.fd(), caller.call.arguments[1] as i32)?;
+            // The program may have had it lose its port meanwhile, not its address, and the kernel gives it another one.
+            match copy.bound().filter(|now| *now != place) {
+                Some(now) => self.0.wanted.serves(now, copy.fd()),
+                None => Ok(()),
+            }
         };
         Answer::Done(listened())
     }

@@ -110,6 +110,18 @@ pub fn raw(address: SocketAddr, ipv6: bool) -> Vec<u8> {
     raw
 }
 
+/// Has a TCP socket get its port when it is bound, where it was to get one when it is connected
+/// (`IP_BIND_ADDRESS_NO_PORT`, ip(7), Linux 4.2).
+///
+/// # Errors
+/// The kernel's.
+pub fn takes_its_port_when_bound(socket: BorrowedFd<'_>) -> Result<()> {
+    let no = 0i32;
+    let (level, name) = (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
+    // SAFETY: the pointer is to four bytes.
+    unsafe { sys!(setsockopt, socket.as_raw_fd(), level, name, &raw const no, 4) }.map(drop)
+}
+
 /// `bind(2)` at a raw address.
 ///
 /// # Errors

@@ -271,3 +271,40 @@ print(waits(('127.0.0.1', {open})))"
         assert_eq!(host.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     });
 }
+
+/// What a connection leaves of an address is no address to the kernel, which would bind a server to all of the host's.
+#[test]
+fn a_socket_that_was_connected_listens_for_nobody_outside() {
+    everybody(Tier::Process, |place| {
+        if !python(place) {
+            return;
+        }
+        let script = "import ctypes, socket
+libc = ctypes.CDLL(None)
+own = socket.create_server(('127.0.0.1', 0)); to = own.getsockname()[1]
+for family, ip in ((socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::ffff:127.0.0.1')):
+    for option in (None, 24):
+        s = socket.socket(family)
+        # IP_BIND_ADDRESS_NO_PORT
+        if option: s.setsockopt(0, option, 1)
+        s.connect((ip, to)); libc.connect(s.fileno(), bytes(16), 16)
+        s.listen(); print(s.getsockname()[0])
+        socket.create_connection(('127.0.0.1', s.getsockname()[1]), 20).close(); s.accept()[0].close()
+        s.listen(); s.close()
+s = socket.socket(); s.setsockopt(0, 24, 1); s.bind(('0.0.0.0', 0)); s.listen(); print(s.getsockname()[0])";
+        let script = place.file("server.py", script).display().to_string();
+        // The control.
+        let outside = place.shell(&format!("python3 {script}"));
+        assert_eq!(outside.ends(0).text(), "0.0.0.0\n0.0.0.0\n::\n::\n0.0.0.0");
+        let inside = place.run(&["-n", "site.test", "-r", &script], &["python3", &script]);
+        let (four, six) = ("127.0.0.1", "::ffff:127.0.0.1");
+        assert_eq!(inside.ends(0).text(), [four, four, six, six, four].join("\n"));
+        // A port of its choice where any is asked for.
+        let range = "import socket; socket.socket().setsockopt(0, 51, bytes(4))";
+        place
+            .run(&["-n", "site.test"], &["python3", "-c", range])
+            .ends(1)
+            .says("Operation not permitted");
+        place.shell(&format!("python3 -c '{range}'"));
+    });
+}

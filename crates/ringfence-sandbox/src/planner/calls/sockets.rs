@@ -32,15 +32,16 @@ const MSG_FASTOPEN: u32 = 0x2000_0000;
 const ELSEWHERE: [u32; 4] = [5, 25, 36, 62];
 
 /// Those of IPv4 that leave a connection where it is (`linux/in.h`): `IP_TOS`, `IP_TTL`, what is told of packets that
-/// arrive, `IP_MTU_DISCOVER`, `IP_RECVERR`, `IP_FREEBIND`, `IP_MINTTL`, `IP_BIND_ADDRESS_NO_PORT`, those for
-/// multicast, and `IP_LOCAL_PORT_RANGE`. `IP_OPTIONS` names hosts on the way (RFC 791).
+/// arrive, `IP_MTU_DISCOVER`, `IP_RECVERR`, `IP_FREEBIND`, `IP_MINTTL`, `IP_BIND_ADDRESS_NO_PORT`, and those for
+/// multicast. `IP_OPTIONS` names hosts on the way (RFC 791); `IP_LOCAL_PORT_RANGE` (51, Linux 6.3) chooses the port that is bound
+/// where any is asked for, past the rules on ports.
 ///
 /// Of those for multicast none joins a group by a TCP socket: the kernel tells the neighbours of it, addresses of the
 /// sender's choice included (RFC 3376, RFC 3810). `IP_ADD_MEMBERSHIP` and `IPV6_ADD_MEMBERSHIP` refuse TCP;
 /// `IP_ADD_SOURCE_MEMBERSHIP`, `IP_MSFILTER`, `MCAST_JOIN_GROUP`, `MCAST_JOIN_SOURCE_GROUP` and `MCAST_MSFILTER` do not.
-const IN_PLACE_4: [u32; 30] = [
+const IN_PLACE_4: [u32; 29] = [
     1, 2, 6, 7, 8, 10, 11, 12, 13, 14, 15, 20, 21, 24, 25, 26, 32, 33, 34, 35, 36, 37, 38, 40, 43,
-    44, 45, 47, 49, 51,
+    44, 45, 47, 49,
 ];
 
 /// Those of IPv6 (`linux/in6.h`): hops, `IPV6_MTU_DISCOVER`, `IPV6_MTU`, `IPV6_RECVERR`, `IPV6_V6ONLY`, those for
