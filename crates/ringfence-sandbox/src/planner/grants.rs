@@ -1,10 +1,11 @@
 //! Which trees are granted, after redundant and denied ones are taken out.
 
 use super::Planning;
+use super::view::PRIVATE;
 use crate::facts::{Kind, PathFacts};
 use ringfence_policy::path::within;
 use ringfence_policy::protect::{GIT_DEEPEST, GIT_INNARDS};
-use ringfence_policy::{Access, Source, denied};
+use ringfence_policy::{Access, Home, Policy, Source, denied};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
@@ -70,7 +71,7 @@ impl Grants {
             })
         };
         grants.trees.retain(|path, _| !denied(path));
-        grants.drop_redundant();
+        grants.drop_redundant(policy);
         grants.find_denials(planning);
         grants
     }
@@ -98,20 +99,29 @@ impl Grants {
         }
     }
 
-    /// A grant below another one of at least the same strength adds nothing.
-    fn drop_redundant(&mut self) {
+    /// A grant below another one of at least the same strength adds nothing, but where that is all of the host, which has
+    /// directories of the sandbox's own in it.
+    fn drop_redundant(&mut self, policy: &Policy) {
+        let home = (policy.home != Home::Host).then_some(&*policy.home_dir);
+        let own = PRIVATE.into_iter().map(|(path, _)| Path::new(path));
+        let own: Vec<&Path> = own.chain(home).collect();
         let all = self.clone();
         self.trees.retain(|path, grant| {
-            let above = path.parent().and_then(|parent| all.covering_kept(parent));
+            let above = all.covering_kept(path, &own);
             above.is_none_or(|above| grant.write && !above.write)
         });
     }
 
-    /// As `covering`, but a write grant anywhere above beats a read grant nearer by: read
+    /// As `covering`, of what is above a path, but a write grant anywhere there beats a read grant nearer by: read
     /// grants never narrow.
-    fn covering_kept(&self, path: &Path) -> Option<&Grant> {
+    fn covering_kept(&self, path: &Path, own: &[&Path]) -> Option<&Grant> {
         let mut found: Option<&Grant> = None;
-        for ancestor in path.ancestors() {
+        let mut private = false;
+        for (below, ancestor) in path.ancestors().zip(path.ancestors().skip(1)) {
+            private |= own.contains(&below);
+            if private && ancestor.parent().is_none() {
+                break;
+            }
             if let Some(grant) = self.trees.get(ancestor) {
                 if grant.write {
                     return Some(grant);

@@ -79,6 +79,10 @@ fn order(op: &MountOp) -> u8 {
     }
 }
 
+/// Directories of the sandbox's own beside the home, each with what it is.
+pub(super) const PRIVATE: [(&str, &str); 2] =
+    [("/tmp", "a private /tmp"), ("/dev/shm", "private shared memory")];
+
 struct View<'a> {
     planning: &'a Planning<'a>,
     grants: &'a Grants,
@@ -103,10 +107,8 @@ impl View<'_> {
     /// Directories of the sandbox's own, unless the policy grants the host's.
     fn private_directories(&mut self) {
         let policy = self.planning.policy;
-        let mut wanted = vec![
-            (PathBuf::from("/tmp"), 0o1777, "a private /tmp"),
-            (PathBuf::from("/dev/shm"), 0o1777, "private shared memory"),
-        ];
+        let own = PRIVATE.map(|(path, why)| (PathBuf::from(path), 0o1777, why));
+        let mut wanted = Vec::from(own);
         if let Some(home) = home::private(self.planning, self.grants, Tier::Namespace) {
             wanted.push((home, 0o700, "a private home"));
         }

@@ -147,3 +147,29 @@ fn a_private_home_is_private_where_all_of_the_host_is_shown() {
         sh(place, &home.0, all, "ls -A ~/.cache/ringfence; cat ~/document").prints("SECRET");
     });
 }
+
+/// What is granted in a place of the sandbox's own is no part of what is granted around it.
+#[test]
+fn what_is_granted_in_a_private_home_is_there_where_all_of_the_host_is_shown() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/document", "private\n");
+        let given = place.file("home/given/file", "shown\n").display().to_string();
+        let home = place.at("home");
+        let above = place.root().display().to_string();
+        let script = "cat ~/given/file; cat ~/document";
+        let ended = sh(place, &home, &["-r", "/", "-r", &given], script);
+        ended.prints("shown").says("document: No such file");
+        let ended = sh(place, &home, &["-r", "/"], script);
+        ended.says("given/file: No such file").says("document: No such file");
+        // So is what is granted as a whole.
+        let ended = sh(place, &home, &["-r", "/", "-r", "~"], "cat ~/document");
+        ended.ends(0).prints("private");
+        if above.starts_with("/tmp/") {
+            let beside = place.file("beside", "beside\n").display().to_string();
+            let script = format!("cat {beside}");
+            sh(place, &home, &["-r", "/", "-r", "/tmp"], &script).ends(0).prints("beside");
+            let ended = sh(place, &home, &["-r", "/"], &script);
+            ended.ends(1).says("beside: No such file");
+        }
+    });
+}
