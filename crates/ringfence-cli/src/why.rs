@@ -353,7 +353,7 @@ fn nowhere(words: &[OsString], policy: &Policy, inside: bool) -> Option<Decision
 
 /// Who asks as whom is in a header of the request: no rule is about it, and a password is not repeated.
 fn http(method: &OsStr, url: &str) -> Result<Request, Fault> {
-    let method = method.to_string_lossy().to_ascii_uppercase();
+    let method = method.to_string_lossy().into_owned();
     let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + 3));
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let Some(at) = rest[..end].rfind('@') else {

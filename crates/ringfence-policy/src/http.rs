@@ -138,8 +138,8 @@ pub fn never(method: &str) -> bool {
     ["CONNECT", "TRACE", "TRACK"].iter().any(|name| method.eq_ignore_ascii_case(name))
 }
 
-/// Whether a rule allows a request, its host apart. A path of `None` is one that servers read
-/// differently.
+/// Whether a rule allows a request, its host apart. The method is the one that is sent, in its case. A path of `None` is one
+/// that servers read differently.
 pub fn matches(rule: &HttpRule, method: &str, path: Option<&str>) -> bool {
     let method = rule.methods.is_empty() || rule.methods.iter().any(|known| known == method);
     let path = match (rule.path.strip_suffix('*'), path) {
@@ -361,6 +361,7 @@ mod tests {
         assert_eq!(rule.methods, ["GET", "HEAD"]);
         assert!(matches(&rule, "GET", Some("/repos/x")));
         assert!(matches(&rule, "HEAD", Some("/repos/")));
+        assert!(!matches(&rule, "get", Some("/repos/x")), "another method");
         assert!(!matches(&rule, "POST", Some("/repos/x")) && !matches(&rule, "GET", Some("/repo")));
         assert!(!matches(&rule, "GET", None), "an ambiguous path is in no tree");
         let exact = read("* example.org/a").expect("a rule");

@@ -123,7 +123,6 @@ pub(crate) fn over(
     if !connect.allowed || policy.network.mode == NetworkMode::Host {
         return connect;
     }
-    let method = method.to_ascii_uppercase();
     let rules: Vec<_> =
         policy.network.http.iter().filter(|rule| rule.host.matches(&url.host, url.port)).collect();
     let inject = &policy.network.inject;
@@ -132,11 +131,11 @@ pub(crate) fn over(
     if method.is_empty() || !method.bytes().all(token) {
         return Verdict::new(false, "http", format!("`{method}` is no method of HTTP"));
     }
-    if http::never(&method) && (looked_at || !rules.is_empty()) {
+    if http::never(method) && (looked_at || !rules.is_empty()) {
         let why = format!("{method} has no place in an inspected connection");
         return Verdict::new(false, "http", why);
     }
-    if method == "CONNECT"
+    if method.eq_ignore_ascii_case("CONNECT")
         && !url.secure
         && matches!(url.host, Host::Name(_))
         && !url.host.is_loopback()
@@ -148,8 +147,18 @@ pub(crate) fn over(
         return connect;
     }
     let place = destination(&url.host, url.port);
+    // Rules name methods in capitals; servers tell `get` from `GET` (RFC 9110 §9.1).
+    let capitals = method.to_ascii_uppercase();
+    if capitals != method
+        && !rules.iter().any(|rule| http::matches(rule, method, url.path.as_deref()))
+    {
+        let explanation = format!(
+            "methods are case-sensitive, and rules name them in capitals: `{method}` is another method than {capitals}"
+        );
+        return Verdict::new(false, "http", explanation).rule(&rules[0].source);
+    }
     let Some(path) = url.path.as_deref() else {
-        return match rules.iter().find(|rule| http::matches(rule, &method, None)) {
+        return match rules.iter().find(|rule| http::matches(rule, method, None)) {
             Some(rule) => {
                 let explanation = format!("{method} of anything at {place} is allowed");
                 Verdict::new(true, "http", explanation).rule(&rule.source)
@@ -165,7 +174,7 @@ pub(crate) fn over(
         };
     };
     let request = format!("{method} {place}{path}");
-    match rules.iter().find(|rule| http::matches(rule, &method, Some(path))) {
+    match rules.iter().find(|rule| http::matches(rule, method, Some(path))) {
         Some(rule) => {
             Verdict::new(true, "http", format!("{request} is allowed")).rule(&rule.source)
         }

@@ -46,8 +46,8 @@ pub(super) const ALL: [&[&str]; 4] = [&OTHER_METHOD, &OTHER_PATH, &DESTINATION, 
 /// Whether a method and a path of the connection's host may be asked for.
 type Ask<'a> = &'a dyn Fn(&str, &str) -> Result<(), Refused>;
 
-/// What a request with this method and path asks for besides must be allowed too; a second path is sent in the spelling
-/// that was judged.
+/// What a request with this method and path asks for besides must be allowed too; a second path, and another method, are
+/// sent in the spelling that was judged.
 ///
 /// # Errors
 /// [`Refused`].
@@ -65,7 +65,10 @@ pub(super) fn allowed(
         }
         let text = value.to_str().map_err(|_| unreadable(name))?.trim().to_owned();
         if of(&OTHER_METHOD) {
-            ask(&text.to_ascii_uppercase(), path)?;
+            // As servers read it that make no difference of case; others do.
+            let capitals = text.to_ascii_uppercase();
+            ask(&capitals, path)?;
+            *value = HeaderValue::try_from(capitals).map_err(|_| unreadable(name))?;
         } else if of(&OTHER_PATH) {
             let other = text.split(['?', '#']).next().unwrap_or(&text);
             if !other.starts_with('/') {
@@ -179,6 +182,8 @@ mod tests {
     #[test]
     fn methods_and_paths_in_headers_are_judged_too() {
         let policy = rules(&["GET,POST a.org/open/*", "DELETE a.org/trash/*"]);
+        let parts = ask(&policy, "POST", "/open/x", &[HOST, ("X-Method-Override", "get")]);
+        assert_eq!(parts.expect("allowed").headers["x-method-override"], "GET");
         let with = |name, value| ask(&policy, "POST", "/open/x", &[HOST, (name, value)]).is_ok();
         assert!(with("x-http-method-override", "get") && with("x-original-url", "/open/y?z"));
         for (name, value) in [

@@ -227,6 +227,28 @@ fn request_rules_allow_these_requests_only() {
     assert!(!http(&host, "GET", "https://other.example.org/repos/x").allowed);
 }
 
+/// RFC 9110 §9.1: a server may do another thing for `get` than for `GET`.
+#[test]
+fn a_method_is_judged_in_the_case_in_which_it_is_sent() {
+    let ruled = host().option(Key::Http, "get api.example.org/x/*");
+    assert!(http(&ruled, "GET", "https://api.example.org/x/y").allowed, "a rule in any case");
+    for (method, url) in [
+        ("get", "https://api.example.org/x/y"),
+        ("Get", "https://api.example.org/x/y"),
+        ("get", "https://api.example.org/%2f"),
+        ("delete", "https://api.example.org/x/y"),
+    ] {
+        let denied = http(&ruled, method, url);
+        assert!(!denied.allowed && denied.remedy.is_none(), "{denied}");
+        assert!(denied.explanation.contains("case-sensitive"), "{denied}");
+    }
+    let any = host().option(Key::Http, "* api.example.org/x/*");
+    assert!(http(&any, "get", "https://api.example.org/x/y").allowed);
+    let unruled = host().option(Key::AllowHost, "api.example.org");
+    assert!(http(&unruled, "get", "https://api.example.org/x/y").allowed);
+    assert!(!http(&unruled, "connect", "http://api.example.org/").allowed);
+}
+
 #[test]
 fn what_passes_no_inspected_connection_is_not_said_to_be_allowed() {
     let host =

@@ -345,7 +345,7 @@ fn a_host_without_a_port_is_asked_about_at_the_usual_one() {
 #[test]
 fn a_url_with_a_user_is_asked_about_without_one() {
     let place = Place::new(Person::Ordinary, Tier::Namespace);
-    let told = |url| place.ringfence(["why", "-n", "example.com", "--", "http", "get", url]);
+    let told = |url| place.ringfence(["why", "-n", "example.com", "--", "http", "GET", url]);
     for (url, without) in [
         ("http://user:hush@example.com/", "`http://example.com/`"),
         ("https://hush@example.com:443/a@b?c#d", "`https://example.com:443/a@b?c#d`"),

@@ -3,6 +3,7 @@
 mod bodies;
 pub mod clients;
 mod expected;
+mod methods;
 mod models;
 mod odd;
 mod refusing;
