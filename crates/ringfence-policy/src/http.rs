@@ -3,6 +3,7 @@
 use crate::error::PolicyError;
 use crate::host::{Host, HostRule};
 use crate::policy::{HttpRule, InjectRule, Source};
+use crate::shown;
 
 /// A URL taken apart into what rules are about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,9 +209,10 @@ pub(crate) fn rule(source: Source) -> Result<HttpRule, PolicyError> {
     let mut names = Vec::new();
     if methods != "*" {
         for method in methods.split(',') {
-            if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+            // A `*` within one would be taken for a pattern.
+            if !token(method) || method.contains('*') {
                 return Err(wrong(format!(
-                    "`{method}` is no method; write for example `GET,HEAD`"
+                    "`{method}` is no method; write for example `GET,HEAD`, or `*` for any"
                 )));
             }
             names.push(method.to_ascii_uppercase());
@@ -231,8 +233,24 @@ pub(crate) fn rule(source: Source) -> Result<HttpRule, PolicyError> {
     Ok(HttpRule { methods: names, host, path: path + star, source })
 }
 
-/// Methods with a meaning (IANA's registry, and caches' PURGE).
-const METHODS: [&str; 39] = [
+/// The option that allows a request with this path or, with a `*` at its end, those below it; nothing where a rule cannot
+/// name the method, in its case, or the place.
+pub(crate) fn grant(method: &str, place: &str, path: &str) -> Option<String> {
+    let text = format!("{method} {place}{path}");
+    let source = Source { origin: String::new(), key: String::new(), text: text.clone() };
+    let read = rule(source).ok()?;
+    let same = read.methods == [method] && read.path == path;
+    same.then(|| format!("--http {}", shown::word(&text)))
+}
+
+/// Whether a text is a token (RFC 9110 §5.6.2), as methods and names of headers are.
+pub(crate) fn token(text: &str) -> bool {
+    let of_one = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(of_one)
+}
+
+/// Methods with a meaning (IANA's registry, caches' PURGE, and M-SEARCH of UPnP).
+const METHODS: [&str; 42] = [
     "GET",
     "HEAD",
     "POST",
@@ -243,6 +261,7 @@ const METHODS: [&str; 39] = [
     "CONNECT",
     "TRACE",
     "ACL",
+    "BASELINE-CONTROL",
     "BIND",
     "CHECKIN",
     "CHECKOUT",
@@ -250,6 +269,7 @@ const METHODS: [&str; 39] = [
     "LABEL",
     "LINK",
     "LOCK",
+    "M-SEARCH",
     "MERGE",
     "MKACTIVITY",
     "MKCALENDAR",
@@ -270,6 +290,7 @@ const METHODS: [&str; 39] = [
     "UNLOCK",
     "UPDATE",
     "UPDATEREDIRECTREF",
+    "VERSION-CONTROL",
     "PURGE",
     "PRI",
 ];
@@ -290,8 +311,7 @@ pub(crate) fn inject(source: Source) -> Result<InjectRule, PolicyError> {
     let (host, rest) =
         source.text.trim().split_once(char::is_whitespace).ok_or_else(|| wrong(form))?;
     let (header, secret) = rest.trim_start().split_once('=').ok_or_else(|| wrong(form))?;
-    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if header.is_empty() || !header.bytes().all(token) {
+    if !token(header) {
         return Err(wrong("before `=` stands the name of a header, as in `Authorization`"));
     }
     let header = header.to_ascii_lowercase();
@@ -368,9 +388,15 @@ mod tests {
         assert!(matches(&exact, "DELETE", Some("/a")) && !matches(&exact, "GET", Some("/a/b")));
         let whole = read("GET example.org").expect("a rule");
         assert!(matches(&whole, "GET", None) && !matches(&whole, "PUT", None));
+        let tokens = read("version-control,M-SEARCH,X_1'!#$%&+.^`|~ example.org/").expect("a rule");
+        assert_eq!(tokens.methods, ["VERSION-CONTROL", "M-SEARCH", "X_1'!#$%&+.^`|~"]);
         for wrong in [
             "GET",
-            "G3T example.org/",
+            "GE* example.org/",
+            "GET,* example.org/",
+            "GET,,PUT example.org/",
+            "G(T example.org/",
+            "GET/ example.org/",
             "GET exa mple.org/",
             "GET example.org/a*b",
             "GET example.org/%2f",

@@ -5,7 +5,6 @@ use crate::decide::Verdict;
 use crate::host::{Host, Target};
 use crate::http::{self, Url};
 use crate::policy::{Network, NetworkMode, Policy};
-use crate::shown;
 
 pub(crate) fn connect(policy: &Policy, host: &Host, port: u16) -> Verdict {
     let network = &policy.network;
@@ -127,8 +126,7 @@ pub(crate) fn over(
         policy.network.http.iter().filter(|rule| rule.host.matches(&url.host, url.port)).collect();
     let inject = &policy.network.inject;
     let looked_at = inject.iter().any(|rule| rule.host.matches(&url.host, url.port));
-    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if method.is_empty() || !method.bytes().all(token) {
+    if !http::token(method) {
         return Verdict::new(false, "http", format!("`{method}` is no method of HTTP"));
     }
     if http::never(method) && (looked_at || !rules.is_empty()) {
@@ -168,8 +166,8 @@ pub(crate) fn over(
                     "servers read this path differently, so that no rule for a part of {place} \
                      allows {method} of it"
                 );
-                let grant = format!("--http {}", shown::word(&format!("{method} {place}/*")));
-                Verdict::new(false, "http", explanation).rule(&rules[0].source).remedy(grant)
+                let verdict = Verdict::new(false, "http", explanation).rule(&rules[0].source);
+                Verdict { remedy: http::grant(method, &place, "/*"), ..verdict }
             }
         };
     };
@@ -182,10 +180,8 @@ pub(crate) fn over(
             let explanation = format!("rules for this host allow other requests, not {request}");
             let verdict = Verdict::new(false, "http", explanation).rule(&rules[0].source);
             // In a rule a `*` stands for more than itself.
-            match path.contains('*') {
-                true => verdict,
-                false => verdict.remedy(format!("--http {}", shown::word(&request))),
-            }
+            let grant = (!path.contains('*')).then(|| http::grant(method, &place, path));
+            Verdict { remedy: grant.flatten(), ..verdict }
         }
     }
 }

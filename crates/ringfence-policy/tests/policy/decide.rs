@@ -227,6 +227,30 @@ fn request_rules_allow_these_requests_only() {
     assert!(!http(&host, "GET", "https://other.example.org/repos/x").allowed);
 }
 
+/// What an option says, as a shell reads it: without its quotes.
+fn as_typed(remedy: &str) -> String {
+    let word = remedy.split_once(' ').expect("an option with a value").1;
+    word.trim_start_matches('\'').trim_end_matches('\'').replace("'\\''", "'")
+}
+
+#[test]
+fn what_is_said_to_allow_a_request_allows_it() {
+    let ruled = host().option(Key::Http, "GET api.example.org/x");
+    let url = "https://api.example.org/y";
+    for method in ["PUT", "VERSION-CONTROL", "BASELINE-CONTROL", "M-SEARCH", "R2D2", "IT'S!"] {
+        for url in [url, "https://api.example.org/%2f", "https://api.example.org/a'b"] {
+            let denied = http(&ruled, method, url);
+            let grant = as_typed(&denied.remedy.expect(method));
+            assert!(http(&host().option(Key::Http, &grant), method, url).allowed, "{grant}");
+        }
+    }
+    // No rule names these, and nothing else.
+    for (method, url) in [("GE*", url), ("*", url), ("PUT", "https://api.example.org/y*")] {
+        let denied = http(&ruled, method, url);
+        assert!(!denied.allowed && denied.remedy.is_none(), "{denied}");
+    }
+}
+
 /// RFC 9110 §9.1: a server may do another thing for `get` than for `GET`.
 #[test]
 fn a_method_is_judged_in_the_case_in_which_it_is_sent() {

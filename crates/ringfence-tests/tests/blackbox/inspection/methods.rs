@@ -28,3 +28,29 @@ fn a_method_in_another_case_is_another_method() {
         }
     });
 }
+
+#[test]
+fn what_is_said_to_allow_a_method_is_taken_by_a_shell() {
+    everybody(Tier::Namespace, |place| {
+        let server = Server::secure();
+        let get = rule(&server, "GET", "/echo/*");
+        let url = format!("https://localhost:{}/echo/a", server.port);
+        for method in ["VERSION-CONTROL", "M-SEARCH", "IT'S!"] {
+            let quoted = method.replace('\'', r"'\''");
+            let asked = format!("curl -sS -X '{quoted}' $U/echo/a");
+            let said = script(place, &server, &["--http", &get], &asked).well();
+            let grant = said.split_once("to allow it: ").expect(&said).1;
+            let why = format!("${{RF%% *}} why {grant} -- http '{quoted}' {url}");
+            place.shell(&why).ends(0).prints("allowed");
+            let option = grant.strip_prefix("--http '").and_then(|rest| rest.strip_suffix('\''));
+            let option = option.expect(grant).replace(r"'\''", "'");
+            let served = script(place, &server, &["--http", &option], &asked).well();
+            assert!(served.starts_with(&format!("{method} /echo/a")), "{served}");
+        }
+        // A pattern within one is none.
+        let odd = script(place, &server, &["--http", &get], "curl -sS -X 'GE*' $U/echo/a").well();
+        assert!(odd.contains("not GE* ") && !odd.contains("to allow it"), "{odd}");
+        let wrong = ["why", "--http", "GE* localhost:1/", "--", "http", "GET", &url];
+        place.ringfence(wrong).ends(125).says("`GE*` is no method");
+    });
+}
