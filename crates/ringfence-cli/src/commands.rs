@@ -4,6 +4,7 @@ use crate::error::Fault;
 use crate::options::{BARE, PLAIN, POLICY, Spec, parse};
 use crate::records;
 use crate::{doctor, exec, generate, help, import, plan, profile_new, profiles, run, why};
+use ringfence_policy::shown;
 use ringfence_session::cli;
 use std::ffi::OsString;
 
@@ -306,6 +307,9 @@ fn unknown(name: &str) -> Fault {
     let known: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
     Fault::usage(match ringfence_policy::suggest::nearest(name, &known) {
         Some(nearest) => format!("unknown command {name}; did you mean ringfence {nearest}?"),
-        None => format!("unknown command {name}; to run a program: ringfence run -- {name}"),
+        None => format!(
+            "unknown command {name}; to run a program: ringfence run -- {}",
+            shown::word(name)
+        ),
     })
 }

@@ -14,7 +14,7 @@ use ringfence_learn::draft::{self, Draft};
 use ringfence_learn::propose::Proposal;
 use ringfence_learn::text;
 use ringfence_policy::catalog::Kind;
-use ringfence_policy::{Policy, Profile};
+use ringfence_policy::{Policy, Profile, shown};
 use ringfence_sandbox::{launch, state};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -56,10 +56,11 @@ pub fn new(arguments: Vec<OsString>) -> Result<u8, Fault> {
         None => user_directory().join(format!("{name}.toml")),
     };
     if file.symlink_metadata().is_ok() {
-        let file = file.display();
+        let (word, name) = (shown::path_word(&file), shown::word(&name));
         return Err(Fault::usage(format!(
-            "{file} exists and is not overwritten: ringfence learn -p {name} --merge {file} -- CMD \
-             shows what it lacks, --name NAME makes another one"
+            "{} exists and is not overwritten: ringfence learn -p {name} --merge {word} -- CMD \
+             shows what it lacks, --name NAME makes another one",
+            file.display()
         )));
     }
     let argv = parsed.rest.clone();
@@ -217,8 +218,8 @@ fn review(
     };
     written().map_err(|error| Fault::of(format!("cannot write {}: {error}", file.display())))?;
     let shown = match parsed.has("output") {
-        true => file.display().to_string(),
-        false => name.to_owned(),
+        true => shown::path_word(file),
+        false => shown::word(name),
     };
     ringfence_sys::say!(
         "ringfence: written to {}; ringfence run -p {shown} -- CMD",

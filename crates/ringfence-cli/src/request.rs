@@ -4,7 +4,7 @@ use crate::error::Fault;
 use crate::options::Parsed;
 use crate::trust::{self, Found};
 use ringfence_policy::catalog::Catalog;
-use ringfence_policy::{Context, Key, Policy, Request, Setting, resolve, variable_names};
+use ringfence_policy::{Context, Key, Policy, Request, Setting, resolve, shown, variable_names};
 use ringfence_sandbox::inputs::Inputs;
 use ringfence_sandbox::{itself, state};
 use std::ffi::OsStr;
@@ -119,14 +119,14 @@ pub fn policy_from(request: &Request, inputs: &Inputs) -> Result<Policy, Fault> 
                 request.inline.push((format!("file {}", file.display()), text));
             }
             Found::Untrusted(file) => {
-                let file = file.display();
+                let (word, file) = (shown::path_word(&file), file.display());
                 warning =
-                    Some(format!("{file} is not trusted and not used: ringfence trust {file}"));
+                    Some(format!("{file} is not trusted and not used: ringfence trust {word}"));
             }
             Found::Gone(file) => {
-                let file = file.display();
+                let (word, file) = (shown::path_word(&file), file.display());
                 warning = Some(format!(
-                    "{file}, which you trusted, is gone: its rules are not in force; ringfence trust {file} forgets it"
+                    "{file}, which you trusted, is gone: its rules are not in force; ringfence trust {word} forgets it"
                 ));
             }
         }

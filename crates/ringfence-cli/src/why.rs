@@ -231,7 +231,7 @@ fn as_given(decision: Decision, policy: &Policy, name: &str) -> Decision {
         (false, Some(why)) => format!("{name} is not passed on: it {why}"),
         (false, None) => format!("{name} is not passed on: what it says is not true inside"),
     };
-    let remedy = (!given).then(|| format!("--env {name}=VALUE"));
+    let remedy = (!given).then(|| format!("--env {}=VALUE", shown::word(name)));
     let (rule, effect) = (step.cloned(), None);
     Decision { allowed: given, explanation, rule, remedy, effect, ..decision }
 }

@@ -28,7 +28,7 @@ use crate::gateway::HERE;
 use crate::rules;
 use questions::{Left, Put, Questions};
 use ringfence_policy::host::Target;
-use ringfence_policy::{Decision, Host, HostRule, NetworkRule, Policy, Source};
+use ringfence_policy::{Decision, Host, HostRule, NetworkRule, Policy, Source, shown};
 use ringfence_sys::listener::behalf;
 use ringfence_sys::{fd, socket, unix};
 use std::collections::VecDeque;
@@ -242,7 +242,8 @@ impl Control {
         if host.target == Target::Loopback {
             return Err(format!(
                 "{text}: the host's own loopback can only be granted when a session starts: \
-                 ringfence run --allow-host {text}"
+                 ringfence run {}",
+                shown::allow_host(text)
             ));
         }
         let policy = self.policy();
@@ -343,7 +344,8 @@ impl Control {
             let place = self::place(host, port);
             (self.0.notice)(&format!(
                 "{place} is not allowed; it waits {patience:?} for an answer: ringfence watch, or \
-                 ringfence allow SESSION {place}"
+                 ringfence allow SESSION {}",
+                shown::word(&place)
             ));
         }
         // A rule may have come since the decision was made, and have found nobody waiting.
@@ -385,7 +387,7 @@ impl Control {
         let mut refused = Refused { number, host: host.clone(), port, line: String::new() };
         let place = refused.place();
         refused.line = ["refused", &number.to_string(), &waits.to_string(), &place, &name, why]
-            .map(|word| ringfence_policy::shown::line(word).into_owned())
+            .map(|word| shown::line(word).into_owned())
             .join("\t");
         let mut remembered = locked(&self.0.refused);
         remembered.push_back(refused.clone());

@@ -10,7 +10,7 @@ use crate::gateway::HERE;
 use ringfence_policy::decide::Request;
 use ringfence_policy::host::Target;
 use ringfence_policy::http::Url;
-use ringfence_policy::{Decision, Host, HostRule, NetworkMode, Policy, Source, decide};
+use ringfence_policy::{Decision, Host, HostRule, NetworkMode, Policy, Source, decide, shown};
 use ringfence_sys::route;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -36,7 +36,7 @@ pub fn elsewhere(policy: &Policy, decision: Decision, own: Own) -> Decision {
         allowed: false,
         rule: None,
         explanation: format!("{place} is an address of this host itself, which no rule names"),
-        remedy: Some(format!("--allow-host {place}")),
+        remedy: Some(shown::allow_host(&place.to_string())),
         effect: None,
         ..decision
     }
@@ -112,7 +112,7 @@ pub fn address(
             true => localhost,
             false => SocketAddr::new(address, port).to_string(),
         };
-        Some(format!("--allow-host {place}"))
+        Some(shown::allow_host(&place))
     };
     // A rule about its requests is for who asks for it by its own.
     if policy.network.allow.iter().any(|rule| by_more(&rule.host, &host, port)) {

@@ -4,6 +4,7 @@ use crate::decide::Verdict;
 use crate::glob::name_ignoring_case;
 use crate::policy::{Environment, Policy, Source};
 use crate::secrets::{HIDDEN, IN_VALUE, KEPT};
+use crate::shown;
 
 impl Environment {
     /// The rule by which a variable of the caller's is not passed on; `None` when it is.
@@ -49,7 +50,7 @@ pub(crate) fn variable(policy: &Policy, name: &str) -> Verdict {
     if let Some((_, source)) = environment.set.get(name) {
         return Verdict::new(true, "environment", format!("{name} is set by a rule")).rule(source);
     }
-    let grant = format!("--env {name}");
+    let grant = format!("--env {}", shown::word(name));
     match (environment.hides(name), environment.passed(name)) {
         (None, Some(source)) => {
             Verdict::new(true, "environment", format!("{name} is passed on")).rule(source)

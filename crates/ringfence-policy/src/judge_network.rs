@@ -5,6 +5,7 @@ use crate::decide::Verdict;
 use crate::host::{Host, Target};
 use crate::http::{self, Url};
 use crate::policy::{Network, NetworkMode, Policy};
+use crate::shown;
 
 pub(crate) fn connect(policy: &Policy, host: &Host, port: u16) -> Verdict {
     let network = &policy.network;
@@ -22,7 +23,7 @@ pub(crate) fn connect(policy: &Policy, host: &Host, port: u16) -> Verdict {
                 format!("there is no network, so not {place} either"),
             );
             let Some(chosen) = &network.chosen else {
-                return verdict.remedy(format!("--allow-host {place}"));
+                return verdict.remedy(shown::allow_host(&place));
             };
             let ruled = ruled(network, host, port);
             let filtered = "--network filtered";
@@ -39,7 +40,7 @@ pub(crate) fn connect(policy: &Policy, host: &Host, port: u16) -> Verdict {
 
 /// What the rules say.
 fn ruled(network: &Network, host: &Host, port: u16) -> Verdict {
-    let grant = || format!("--allow-host {}", destination(host, port));
+    let grant = || shown::allow_host(&destination(host, port));
     let place = destination(host, port);
     if let Some(rule) = network.deny.iter().find(|rule| rule.host.matches(host, port)) {
         let verdict =

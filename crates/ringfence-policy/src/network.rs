@@ -14,6 +14,7 @@ use crate::policy::{
 };
 use crate::resolve::{Context, choice, pick};
 use crate::service::Elsewhere;
+use crate::shown;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr};
@@ -118,7 +119,8 @@ fn unserved((source, elsewhere): &(Source, Elsewhere), network: &Network) -> Opt
             if network.allow.iter().any(allowed) {
                 return None;
             }
-            Some(format!("{rule}: `{named}` is no socket of this machine: -n {host} allows it"))
+            let grant = shown::word(host);
+            Some(format!("{rule}: `{named}` is no socket of this machine: -n {grant} allows it"))
         }
         Elsewhere::Unreachable { named, what } => Some(format!("{rule}: `{named}` is {what}")),
     }

@@ -11,7 +11,7 @@ use crate::policy::{
     Access, Arguments, Home, Layer, Overlay, PathRule, Policy, Snapshot, Source, TierChoice,
 };
 use crate::profile::Profile;
-use crate::{arguments, environment, limits, network, rules};
+use crate::{arguments, environment, limits, network, rules, shown};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -125,9 +125,10 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
         let mut policy = resolve(&plain, context)?;
         let name = request.command.as_deref().unwrap_or_default();
         if !name.as_bytes().contains(&b'/') {
-            let (name, found) = (name.display(), found.display());
+            let (program, found) = (name.display(), found.display());
+            let name = shown::path_word(Path::new(name));
             policy.warnings.push(format!(
-                "{name} is {found} by PATH, where runs write: it gets no profile for its name; -p {name} gives it one"
+                "{program} is {found} by PATH, where runs write: it gets no profile for its name; -p {name} gives it one"
             ));
         }
         return Ok(policy);

@@ -78,6 +78,16 @@ pub fn quoted_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
+/// The same of a path.
+pub fn path_word(path: &Path) -> String {
+    word_of(path.as_os_str().as_bytes())
+}
+
+/// The option that allows a host and its ports, as a shell reads it back: zsh takes the brackets of IPv6 for a pattern.
+pub fn allow_host(place: &str) -> String {
+    format!("--allow-host {}", word(place))
+}
+
 /// An option with a path, as a shell reads it back; `missing`: it need not be there.
 pub fn option(option: &str, path: &Path, missing: bool) -> String {
     let mark = if missing { "?" } else { "" };
@@ -178,6 +188,15 @@ mod tests {
             assert!(!option.contains(obeyed), "{option}");
         }
         assert_eq!(option("-r", Path::new(OsStr::from_bytes(b"a\t\xff")), true), r"-r $'?a\t\377'");
+    }
+
+    #[test]
+    fn what_a_shell_takes_for_a_pattern_is_in_quotes() {
+        assert_eq!(allow_host("a.org:22"), "--allow-host a.org:22");
+        for pattern in ["[2001:db8::1]:443", "localhost:*", "a?", "{a,b}", "~", "#"] {
+            assert_eq!(allow_host(pattern), format!("--allow-host '{pattern}'"));
+        }
+        assert_eq!(path_word(Path::new("/a b/[c]")), "'/a b/[c]'");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::flow::{self, Refusal};
 use crate::gateway::{Shared, Subject};
 use crate::proxy;
 use hyper::StatusCode;
-use ringfence_policy::Host;
+use ringfence_policy::{Host, shown};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::io::AsyncReadExt;
@@ -165,8 +165,8 @@ fn fits(subject: &Subject, first: &First) -> Result<Host, String> {
         First::More | First::Word | First::Watch | First::Like { .. } | First::Other => {
             return Err(format!(
                 "the client of {host} speaks neither TLS nor HTTP, and rules allow requests only; \
-                 to allow anything: --allow-host {host}:{} without --http and --inject",
-                subject.port
+                 to allow anything: {} without --http and --inject",
+                shown::allow_host(&format!("{host}:{}", subject.port))
             ));
         }
     };

@@ -188,6 +188,18 @@ fn there_is_no_network_unless_one_is_granted() {
     assert!(connect(&open, "example.org", 22).allowed);
 }
 
+/// zsh takes brackets and stars for patterns, and runs nothing where no file fits.
+#[test]
+fn hosts_in_advice_are_quoted() {
+    let none = connect(&host(), "[2001:db8::1]", 443);
+    assert_eq!(none.remedy.as_deref(), Some("--allow-host '[2001:db8::1]'"));
+    let other = host().option(Key::AllowHost, "example.org");
+    let denied = connect(&other, "[2001:db8::1]", 22);
+    assert_eq!(denied.remedy.as_deref(), Some("--allow-host '[2001:db8::1]:22'"));
+    let clean = host().option(Key::Clean, "true");
+    assert_eq!(env(&clean, "A?*").remedy.as_deref(), Some("--env 'A?*'"));
+}
+
 #[test]
 fn the_hosts_loopback_is_granted_by_port() {
     let granted = host().option(Key::AllowHost, "localhost:5432");
