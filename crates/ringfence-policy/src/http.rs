@@ -68,7 +68,7 @@ pub fn encoded(target: &[u8]) -> Option<String> {
 /// A path with its dot segments and doubled slashes taken out, its needless escapes undone, and needed ones made ([`encoded`]).
 ///
 /// `None` for what servers understand differently: an escaped slash, backslash, dot segment
-/// hidden twice, NUL or other control character, a character in more bytes than it takes
+/// hidden twice or behind blanks and dots, NUL or other control character, a character in more bytes than it takes
 /// (RFC 3629 §10), or a broken escape. Such a request matches no
 /// rule that names a path, only those for all of a host (`HOST/*`).
 pub fn normal_path(path: &str) -> Option<String> {
@@ -112,8 +112,6 @@ pub fn normal_path(path: &str) -> Option<String> {
             }
         }
     }
-    // `..;x` is `..` to some servers, and may be when it is undone once more.
-    const HIDDEN: [&str; 4] = ["..;", ".;", "..%3B", ".%3B"];
     let mut parts: Vec<&str> = Vec::new();
     for part in decoded.split('/') {
         match part {
@@ -121,7 +119,7 @@ pub fn normal_path(path: &str) -> Option<String> {
             ".." => {
                 parts.pop();
             }
-            part if HIDDEN.iter().any(|dots| part.starts_with(dots)) => return None,
+            part if hides_dots(part) => return None,
             part => parts.push(part),
         }
     }
@@ -131,6 +129,17 @@ pub fn normal_path(path: &str) -> Option<String> {
         out.push('/');
     }
     Some(out)
+}
+
+/// Whether a segment is `.` or `..` to some servers: to those that end it at a `;` (`..;x`), undone once more too, and to those
+/// whose system drops blanks and dots at the end of a name (Windows).
+fn hides_dots(part: &str) -> bool {
+    let mut rest = part;
+    while let Some(shorter) = rest.strip_prefix('.').or_else(|| rest.strip_prefix("%20")) {
+        rest = shorter;
+    }
+    let dotted = part[..part.len() - rest.len()].contains('.');
+    dotted && (rest.is_empty() || rest.starts_with(';') || rest.starts_with("%3B"))
 }
 
 /// Whether a method, in any case, passes no connection that is looked at: `TRACE` gives back what was sent, credentials
@@ -341,6 +350,7 @@ mod tests {
             ("/a/", "/a/"),
             ("/a/b/..", "/a/"),
             ("/a%20b", "/a%20b"),
+            ("/.a/..b/%20/a./a%20/.%20a", "/.a/..b/%20/a./a%20/.%20a"),
             ("/%c3%a9", "/%C3%A9"),
             ("/%e2%82%ac%e0x%90;a", "/%E2%82%AC%E0x%90;a"),
             ("/\u{e9}", "/%C3%A9"),
@@ -360,6 +370,13 @@ mod tests {
             "/%00",
             "/..;/a",
             "/%2e%2e%3b/a",
+            "/a/..%20/b",
+            "/a/.%20/b",
+            "/a/..%20",
+            "/a/%2e%2e%20%2e/b",
+            "/a/.../b",
+            "/a/%20../b",
+            "/a/..%20;x/b",
             "/%c0%ae%c0%ae/a",
             "/%e0%80%af",
             "/%F0%80%80%AE",

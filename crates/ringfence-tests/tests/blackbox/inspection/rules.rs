@@ -77,7 +77,7 @@ fn why_agrees_with_the_live_proxy() {
     const RULED: [&str; 8] =
         ["/echo/*", "/echo/a", "/*", "", "/echo/a/*", "/echo", "/other", "/echo/A%20b"];
     const ASKED: [&str; 4] = ["GET", "POST", "DELETE", "PUT"];
-    const PATHS: [&str; 14] = [
+    const PATHS: [&str; 15] = [
         "/echo/a",
         "/echo/b",
         "/echo/a/../b",
@@ -91,6 +91,7 @@ fn why_agrees_with_the_live_proxy() {
         "/echo",
         "/echo/A%20b",
         "/echo/..;/a",
+        "/echo/..%20/a",
         "/%65cho/a/c",
     ];
     everybody(Tier::Namespace, |place| {
