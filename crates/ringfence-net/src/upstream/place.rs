@@ -124,11 +124,15 @@ impl Place {
         }
         match line.split(' ').nth(1) {
             Some(code) if code.len() == 3 && code.starts_with('2') => Ok(()),
-            Some("407") if self.user.is_none() => Err(format!(
-                "answers `{}`: its variable is to have USER:PASSWORD@ before the host",
-                line.escape_debug()
-            )),
-            _ => Err(format!("answers `{}`", line.escape_debug())),
+            Some("407") if self.user.is_none() => {
+                Err("answers 407: its variable is to have USER:PASSWORD@ before the host"
+                    .to_owned())
+            }
+            // No other words of it: they may be what it was asked, with the password, and the program reads this.
+            Some(code) if code.len() == 3 && code.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Err(format!("answers {code}"))
+            }
+            _ => Err("answers what is no HTTP".to_owned()),
         }
     }
 
@@ -324,20 +328,20 @@ mod tests {
         let answers: [(&'static [&'static [u8]], &str); 13] = [
             (&[b"HTTP/1.1 200 OK\r\n\r\nhello"], "hello"),
             (&[b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103\r\nA: b\r\n\r\nHTTP/1.1 200 OK\r\n\r\nhello"], "hello"),
-            (&[b"HTTP/1.1 102 Wait\r\n\r\nHTTP/1.1 403 No\r\n\r\n"], "answers `HTTP/1.1 403 No`"),
-            (&[b"HTTP/1.1 101 Changed\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"], "answers `HTTP/1.1 101 Changed`"),
+            (&[b"HTTP/1.1 102 Wait\r\n\r\nHTTP/1.1 403 No\r\n\r\n"], "answers 403"),
+            (&[b"HTTP/1.1 101 Changed\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"], "answers 101"),
             (&[b"HTTP/1.0 200\r\nA: b\r\n\r\n"], ""),
             (&[b"HTTP/1.1 200 OK\n\n\nhello"], "\nhello"),
-            (&[b"HTTP/1.1 403 Forbidden\r\n\r\nno"], "answers `HTTP/1.1 403 Forbidden`"),
+            (&[b"HTTP/1.1 403 Forbidden\r\n\r\nno"], "answers 403"),
             (
                 &[b"HTTP/1.1 407 Authenticate\r\n\r\n"],
-                "answers `HTTP/1.1 407 Authenticate`: its variable is to have USER:PASSWORD@ before the host",
+                "answers 407: its variable is to have USER:PASSWORD@ before the host",
             ),
             (&[b""], "ends the connection before it has answered"),
             (&[b"HTTP/1.1 200 OK\r\nA: b"], "ends the connection before it has answered"),
-            (&[b"SSH-2.0-x\r\n\r\n"], "answers `SSH-2.0-x`"),
-            (&[b"HTTP/1.1 2000 \x1b[31m\r\n\r\n"], "answers `HTTP/1.1 2000 \\u{1b}[31m`"),
-            (&[b"\r\n\r\n"], "answers ``"),
+            (&[b"SSH-2.0-x\r\n\r\n"], "answers what is no HTTP"),
+            (&[b"HTTP/1.1 2000 \x1b[31m\r\n\r\n"], "answers what is no HTTP"),
+            (&[b"\r\n\r\n"], "answers what is no HTTP"),
         ];
         for (answer, expected) in answers {
             let (request, said) = asked("http://p:1", answer);
@@ -347,7 +351,13 @@ mod tests {
         }
         let interim: &'static [u8] = "HTTP/1.1 100 Continue\r\n\r\n".repeat(99).leak().as_bytes();
         let (_, said) = asked("http://p:1", vec![interim].leak());
-        assert_eq!(said, Err("answers `HTTP/1.1 100 Continue`".to_owned()));
+        assert_eq!(said, Err("answers 100".to_owned()));
+        // What it was told is given back.
+        static BACK: [&[u8]; 1] = [b"HTTP/1.1 407 Basic dTpw\r\n\r\n"];
+        for proxy in ["http://u:p@p:1", "http://p:1"] {
+            let said = asked(proxy, &BACK).1.expect_err("refused");
+            assert!(said.starts_with("answers 407") && !said.contains("dTpw"), "{said}");
+        }
         static ENDLESS: [&[u8]; 1] = [&LONG];
         let (_, said) = asked("http://p:1", &ENDLESS);
         assert_eq!(said, Err("sends a head of more than 16 KiB".to_owned()));
