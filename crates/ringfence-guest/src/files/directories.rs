@@ -4,7 +4,8 @@
 //! hold as the place where they go on.
 
 use super::abi::{Body, Fields};
-use super::{Files, Handle, Result, own, stat, stat_at, wanted};
+use super::found::{stat, stat_at};
+use super::{Files, Handle, Result, own, wanted};
 use rustix::fs::{FileType, Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -35,8 +36,8 @@ pub(super) struct Directory {
 impl Files {
     /// `FUSE_OPENDIR`
     pub(super) fn open_directory(&mut self, node: u64) -> Result<Body> {
-        let named = self.named(node)?;
-        let open = if self.opaque(node, &stat(&named)?)? {
+        let (named, found) = self.identified(node)?;
+        let open = if self.opaque(node, &found)? {
             None
         } else {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

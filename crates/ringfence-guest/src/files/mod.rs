@@ -8,6 +8,7 @@
 pub mod abi;
 mod attributes;
 mod directories;
+mod found;
 mod nodes;
 mod own;
 mod saved;
@@ -17,13 +18,12 @@ pub use own::{PROGRAM, play, rehearse};
 
 use abi::{Body, Fields, Opcode, Request};
 use directories::Directory;
-use nodes::{Identity, Nodes, ROOT};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use found::{identity, stat, stat_at};
+use nodes::{Nodes, ROOT};
+use rustix::fs::{FileType, Mode, OFlags, Statx};
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// How long the guest may believe what it was told of a file that can be changed, in seconds.
@@ -179,32 +179,10 @@ impl Files {
         }
     }
 
-    /// A descriptor that only names what a node is (`O_PATH`).
-    fn named(&self, node: u64) -> Result<OwnedFd> {
-        let path = self.nodes.path(node).ok_or(Errno::NOENT)?;
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Mounts are crossed: the view is made of them.
-        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let name = OsStr::from_bytes(&path);
-        match rustix::fs::openat2(&self.root, name, flags, Mode::empty(), how) {
-            // With --strict there is no such call, and a path may be longer than one that a call takes (PATH_MAX), since
-            // programs go from directory to directory. No name is one that leads up, so that step by step is the same.
-            Err(Errno::NOSYS | Errno::NAMETOOLONG) => {
-                let mut found = rustix::fs::openat(&self.root, ".", flags, Mode::empty())?;
-                for name in path.split(|&byte| byte == b'/') {
-                    found =
-                        rustix::fs::openat(&found, OsStr::from_bytes(name), flags, Mode::empty())?;
-                }
-                Ok(found)
-            }
-            other => other,
-        }
-    }
-
-    /// The same for a directory in which a name is to be used.
+    /// A descriptor that names a directory in which a name is to be used.
     fn parent(&mut self, node: u64) -> Result<OwnedFd> {
-        let fd = self.named(node)?;
-        if self.opaque(node, &stat(&fd)?)? {
+        let (fd, found) = self.identified(node)?;
+        if self.opaque(node, &found)? {
             return Err(Errno::NOENT);
         }
         Ok(fd)
@@ -227,7 +205,7 @@ impl Files {
         if let Some(mount) = self.mounts.get(&id) {
             return Ok(*mount);
         }
-        let fd = self.named(node)?;
+        let (fd, now) = self.identified(node)?;
         let system = rustix::fs::fstatfs(&fd)?;
         let flags = rustix::fs::fstatvfs(&fd)?.f_flag;
         let mount = Mount {
@@ -235,7 +213,7 @@ impl Files {
             about_us: ABOUT_US.contains(&(system.f_type as i64)),
         };
         // Kernels that have no numbers for mounts say 0 for all.
-        if id != 0 {
+        if id != 0 && id == now.stx_mnt_id {
             self.mounts.insert(id, mount);
         }
         Ok(mount)
@@ -262,28 +240,6 @@ impl Files {
             Some(Handle::File { file, .. }) => Ok(file),
             Some(Handle::Lost { .. }) => Err(Errno::STALE),
             _ => Err(Errno::BADF),
-        }
-    }
-
-    /// An open file of a node that has no name any more.
-    fn any_handle(&self, wanted: u64) -> Option<&OwnedFd> {
-        self.handles.values().find_map(|handle| match handle {
-            Handle::File { file, node } if *node == wanted => Some(file),
-            _ => None,
-        })
-    }
-
-    /// What a node is now.
-    fn state(&self, node: u64) -> Result<Statx> {
-        match self.named(node) {
-            Ok(fd) => stat(&fd),
-            Err(errno) => {
-                let lost =
-                    |handle: &Handle| matches!(handle, Handle::Lost { node: one } if *one == node);
-                let lost = self.handles.values().any(lost);
-                let errno = if lost { Errno::STALE } else { errno };
-                self.any_handle(node).map_or(Err(errno), stat)
-            }
         }
     }
 
@@ -329,8 +285,9 @@ impl Files {
             && let Some(other) = self.nodes.other_name(parent, name, (mount, identity))
         {
             // The host may have removed that one, and given its number to another file.
-            let same = self.named(other).and_then(|fd| stat(&fd));
-            if !same.is_ok_and(|same| (same.stx_mnt_id, self::identity(&same)) == (mount, identity))
+            let same = self.state(other);
+            if !same
+                .is_ok_and(|same| (same.stx_mnt_id, found::identity(&same)) == (mount, identity))
             {
                 self.nodes.unshare(other);
             }
@@ -406,25 +363,9 @@ pub fn wants_answer(request: &[u8]) -> bool {
     })
 }
 
-fn stat(fd: &OwnedFd) -> Result<Statx> {
-    let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
-    rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, wanted)
-}
-
-fn stat_at(directory: &impl AsFd, name: &[u8]) -> Result<Statx> {
-    let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
-    rustix::fs::statx(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW, wanted)
-}
-
 /// The number of an inode of a device that has this number.
 fn on_device(inode: u64, device: u64) -> u64 {
     inode ^ device.wrapping_shl(48)
-}
-
-/// Which file it is.
-fn identity(found: &Statx) -> Identity {
-    let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
-    (device, found.stx_ino)
 }
 
 /// The mount by which a file is seen that has several names; where kernels have no numbers for mounts (before

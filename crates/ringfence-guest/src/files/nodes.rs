@@ -1,6 +1,6 @@
 //! The guest kernel's inodes, as names below the root of the view.
 //!
-//! A node is where it was found, not a descriptor: a thousand files cost no descriptor, and what
+//! A node is where it was found, and which file that was, not a descriptor: a thousand files cost no descriptor, and what
 //! the host renames meanwhile is not there any more, as for any other program that has its name.
 //!
 //! The names of one file (hard links) are one node, or the guest's kernel would hold its content and its attributes once for
@@ -15,10 +15,31 @@ pub const ROOT: u64 = 1;
 /// The deepest path.
 const DEEPEST: usize = 2048;
 
-/// Which file a name was when it was looked up: device and inode.
-pub type Identity = (u64, u64);
+/// Which file a name was when it was looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// Its device.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+    /// When it was made, where numbers are used again and that is known; else 0.
+    pub born: u64,
+}
+
+impl Identity {
+    /// Adds it to what is saved.
+    pub fn save(self, w: Writer) -> Writer {
+        w.long(self.device).long(self.inode).long(self.born)
+    }
+
+    /// The next one of what was saved.
+    pub fn saved(r: &mut Reader<'_>) -> Option<Identity> {
+        Some(Identity { device: r.long()?, inode: r.long()?, born: r.long()? })
+    }
+}
+
 /// The identity of what is no file of the host's.
-const NOBODYS: Identity = (u64::MAX, u64::MAX);
+const NOBODYS: Identity = Identity { device: u64::MAX, inode: u64::MAX, born: 0 };
 
 /// The most that was ever given of a kind: there are always more.
 const MOST_GIVEN: u64 = 1 << 61;
@@ -119,6 +140,18 @@ impl Nodes {
         }
         names.reverse();
         Some(if names.is_empty() { b".".to_vec() } else { names.join(&b'/') })
+    }
+
+    /// Whether a node was given for this file. The root, and what every guest has, stand for what is there.
+    pub fn is(&self, id: u64, file: Identity) -> bool {
+        let given = |node: &Node| node.identity == file || node.identity == NOBODYS;
+        id == ROOT || self.nodes.get(&id).is_some_and(given)
+    }
+
+    /// Whether a node has more names than the one that is used.
+    pub fn has_others(&self, id: u64) -> bool {
+        let several = self.nodes.get(&id).and_then(|node| node.several.as_deref());
+        several.is_some_and(|several| !several.others.is_empty())
     }
 
     /// Whether the guest was given this node.
@@ -240,6 +273,16 @@ impl Nodes {
         }
     }
 
+    /// What has the name by which a node was found is another file.
+    pub fn leave(&mut self, id: u64) {
+        let Some((parent, name)) = self.nodes.get(&id).map(|node| node.name.clone()) else {
+            return;
+        };
+        if self.names.get(&(parent, name.clone())) == Some(&id) {
+            self.remove(parent, &name);
+        }
+    }
+
     /// A name was moved onto another one.
     pub fn rename(&mut self, from: (u64, &[u8]), to: (u64, &[u8])) {
         if from == to {
@@ -294,7 +337,7 @@ impl Nodes {
             let several = node.several.as_deref();
             let others = several.map_or(&[][..], |several| &several.others);
             let shared = several.is_some_and(|several| several.mount.is_some());
-            let w = w.long(id).long(node.identity.0).long(node.identity.1).long(node.lookups);
+            let w = node.identity.save(w.long(id)).long(node.lookups);
             let w = w.byte(u8::from(node.gone)).byte(u8::from(shared)).maybe(node.inode);
             let names = [&node.name].into_iter().chain(others);
             let w = w.long(1 + others.len() as u64);
@@ -308,7 +351,7 @@ impl Nodes {
         (self.nodes, self.names) = (HashMap::new(), HashMap::new());
         self.next = counter(r)?;
         for _ in 0..r.long()? {
-            let (id, identity, lookups) = (r.long()?, (r.long()?, r.long()?), r.long()?);
+            let (id, identity, lookups) = (r.long()?, Identity::saved(r)?, r.long()?);
             let (gone, shared, inode) = (r.flag()?, r.flag()?, r.maybe()?);
             let mut names = Vec::new();
             for _ in 0..r.long()? {

@@ -4,8 +4,9 @@
 //! in the view of that other bridge's sandbox: so whoever wrote a table gets nothing by it that its reader could not open.
 
 use super::directories::Directory;
-use super::nodes::{Known, ROOT, counter};
-use super::{Files, Handle, Identity, OWN, Result, identity, on_device, serve, shared, stat};
+use super::found::{identity, stat};
+use super::nodes::{Identity, Known, ROOT, counter};
+use super::{Files, Handle, OWN, Result, on_device, serve, shared};
 use crate::wire::fields::{Reader, Writer};
 use rustix::fs::{Mode, OFlags};
 use std::collections::HashSet;
@@ -49,11 +50,11 @@ impl fmt::Display for Unfit {
 /// Whether what a name stands for now is what it stood for. What has another device is on a file system that each
 /// sandbox has for itself, with a copy of what was there.
 fn same(was: Identity, is: Identity) -> bool {
-    was == is || was.0 != is.0
+    was == is || was.device != is.device
 }
 
 /// The device of a file, as its two numbers.
-fn device((device, _): Identity) -> (u32, u32) {
+fn device(Identity { device, .. }: Identity) -> (u32, u32) {
     ((device >> 32) as u32, device as u32)
 }
 
@@ -79,13 +80,11 @@ impl Files {
                 }
                 Handle::File { file, node } => {
                     let flags = rustix::fs::fcntl_getfl(file)?.bits();
-                    let (device, inode) = identity(&stat(file)?);
-                    w.byte(FILE).long(*node).word(flags).long(device).long(inode)
+                    identity(&stat(file)?).save(w.byte(FILE).long(*node).word(flags))
                 }
                 Handle::Directory(Directory { open: None, node, .. }) => w.byte(EMPTY).long(*node),
                 Handle::Directory(Directory { open: Some(open), at, node }) => {
-                    let (device, inode) = identity(&stat(open)?);
-                    w.byte(DIRECTORY).long(*node).long(*at).long(device).long(inode)
+                    identity(&stat(open)?).save(w.byte(DIRECTORY).long(*node).long(*at))
                 }
             };
         }
@@ -120,12 +119,12 @@ impl Files {
             if node <= ROOT + OWN.len() as u64 {
                 continue;
             }
-            match self.named(node).and_then(|named| stat(&named)) {
+            match self.at_its_name(node).and_then(|named| stat(&named)) {
                 Ok(found) if same(was, identity(&found)) || self.is_apart(node, apart) => {
                     // Whatever it is here: the guest's kernel finds a socket that is bound by the number that it had.
                     let inode = inode.or_else(|| {
                         let device = self.devices.get(&device(was))?;
-                        Some(on_device(was.1, *device))
+                        Some(on_device(was.inode, *device))
                     });
                     self.nodes.identify(node, identity(&found), inode);
                     if identity(&found) != was {
@@ -155,7 +154,7 @@ impl Files {
             let (number, kind, node) = (r.long()?, r.byte()?, r.long()?);
             let handle = match kind {
                 FILE => {
-                    let (flags, was) = (r.word()?, (r.long()?, r.long()?));
+                    let (flags, was) = (r.word()?, Identity::saved(r)?);
                     let opened = self.again(node, apart, was, |named| serve::reopen(named, flags));
                     opened.map(|file| Handle::File { file, node })
                 }
@@ -164,7 +163,7 @@ impl Files {
                     made.map(|file| Handle::File { file, node })
                 }
                 DIRECTORY => {
-                    let (at, was) = (r.long()?, (r.long()?, r.long()?));
+                    let (at, was) = (r.long()?, Identity::saved(r)?);
                     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                     let open = |named: &OwnedFd| {
                         rustix::fs::open(Files::through(named), flags, Mode::empty())
@@ -196,7 +195,7 @@ impl Files {
         was: Identity,
         open: impl FnOnce(&OwnedFd) -> Result<OwnedFd>,
     ) -> Option<OwnedFd> {
-        let named = self.named(node).ok()?;
+        let named = self.at_its_name(node).ok()?;
         let found = stat(&named).ok()?;
         let same = same(was, identity(&found)) || self.is_apart(node, apart);
         same.then(|| open(&named).ok()).flatten()
@@ -292,8 +291,10 @@ mod tests {
 
     #[test]
     fn a_copy_on_another_file_system_is_taken_for_what_it_is_a_copy_of() {
-        assert!(same((1, 2), (1, 2)) && same((1, 2), (3, 4)));
-        assert!(!same((1, 2), (1, 3)), "another file has the name");
+        let file = |device, inode, born| Identity { device, inode, born };
+        assert!(same(file(1, 2, 3), file(1, 2, 3)) && same(file(1, 2, 3), file(3, 4, 5)));
+        assert!(!same(file(1, 2, 3), file(1, 3, 3)), "another file has the name");
+        assert!(!same(file(1, 2, 3), file(1, 2, 4)), "another file has the name and the number");
     }
 
     /// The number by which a guest's kernel knows a node.

@@ -1,7 +1,8 @@
 //! What each request does.
 
 use super::abi::{Body, Fields, INIT_FLAGS, MAJOR, MINOR, Opcode, set};
-use super::{Files, Handle, ROOT, Result, name, own, stat, stat_at, wanted};
+use super::found::{stat, stat_at};
+use super::{Files, Handle, ROOT, Result, name, own, wanted};
 use crate::wire::MOST_DATA;
 use rustix::fs::{
     Access, AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Timespec,
@@ -124,11 +125,8 @@ impl Files {
             }
             Opcode::Open => {
                 let flags = wanted(f.word())?;
-                let mut file = match self.named(node) {
-                    Ok(named) => reopen(&named, flags)?,
-                    // Without a name, it has another one while it is open (`/proc/self/fd/N`).
-                    Err(errno) => reopen(self.any_handle(node).ok_or(errno)?, flags)?,
-                };
+                // What has no name by now has another one while it is open (`/proc/self/fd/N`).
+                let mut file = reopen(&self.meant(node)?, flags)?;
                 self.written |= writes(flags);
                 let found = stat(&file)?;
                 if self.is_machine_id(node, &found) {
@@ -261,14 +259,8 @@ impl Files {
         let (mode, _) = (wanted(f.word())?, f.word());
         let (user, group) = (wanted(f.word())?, wanted(f.word())?);
         let file = (valid & set::HANDLE != 0).then(|| self.file(handle).ok()).flatten();
-        let file = file.or_else(|| self.any_handle(node));
-        // By what it is called, or for a file without a name by what is open.
-        let path = match (self.named(node), file) {
-            (Ok(fd), _) => (Files::through(&fd), Some(fd)),
-            (Err(_), Some(file)) => (Files::through(file), None),
-            (Err(errno), None) => return Err(errno),
-        };
-        let (path, _held) = path;
+        let fd = self.named(node)?;
+        let path = Files::through(&fd);
         let cwd = rustix::fs::CWD;
         if valid & (set::USER | set::GROUP) != 0 {
             // None is what chown(2) takes the largest number for.
@@ -283,13 +275,8 @@ impl Files {
         }
         if valid & set::SIZE != 0 {
             match file {
-                Some(file) if valid & set::HANDLE != 0 => rustix::fs::ftruncate(file, size)?,
-                _ => {
-                    let file =
-                        rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-                    let file = reopen(&file, OFlags::WRONLY.bits())?;
-                    rustix::fs::ftruncate(&file, size)?;
-                }
+                Some(file) => rustix::fs::ftruncate(file, size)?,
+                None => rustix::fs::ftruncate(reopen(&fd, OFlags::WRONLY.bits())?, size)?,
             }
         }
         if valid & (set::ATIME | set::MTIME | set::ATIME_NOW | set::MTIME_NOW) != 0 {
@@ -307,7 +294,7 @@ impl Files {
             };
             rustix::fs::utimensat(cwd, &path, &times, AtFlags::empty())?;
         }
-        let found = self.state(node)?;
+        let found = stat(&fd)?;
         Ok(self.attribute_reply(node, &found))
     }
 

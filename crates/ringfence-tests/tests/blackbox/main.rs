@@ -152,6 +152,7 @@ mod vm_hostile_forks;
 mod vm_memory;
 mod vm_more;
 mod vm_nested;
+mod vm_replaced;
 mod vm_rules;
 mod vm_saved;
 mod vm_sessions;
