@@ -7,10 +7,11 @@
 //! names up anew.
 
 use super::directories::Directory;
-use super::nodes::Identity;
+use super::nodes::{DEEPEST, Identity, ROOT};
 use super::{Files, Handle, Result};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -49,10 +50,17 @@ impl Files {
         found.map(|(fd, _)| fd)
     }
 
-    /// What has the node's name, if it is the node.
+    /// What has the node's name, if it is the node: by its path, or in a directory that is held.
     fn by_name(&self, node: u64) -> Result<(OwnedFd, Statx)> {
-        match self.at_its_name(node).and_then(looked_at) {
-            Ok((fd, found)) if self.nodes.is(node, identity(&found)) => Ok((fd, found)),
+        let this = |(_, found): &(OwnedFd, Statx)| self.nodes.is(node, identity(found));
+        let found = self.at_its_name(node).and_then(looked_at);
+        if !found.as_ref().is_ok_and(this)
+            && let Some(moved) = self.in_a_place(node).filter(this)
+        {
+            return Ok(moved);
+        }
+        match found {
+            Ok(found) if this(&found) => Ok(found),
             // It, or a directory on the way, is something else by now.
             Ok(_) | Err(Errno::LOOP | Errno::NOTDIR) => Err(Errno::STALE),
             // It may be there by another one of its names.
@@ -61,17 +69,39 @@ impl Files {
         }
     }
 
+    /// What has a node's name in the nearest directory above it that programs are in, or have open; that directory itself.
+    fn in_a_place(&self, node: u64) -> Option<(OwnedFd, Statx)> {
+        let open = self.handles.values().filter_map(|handle| match handle {
+            Handle::Directory(Directory { open: Some(open), node, .. }) => Some((*node, &**open)),
+            _ => None,
+        });
+        let open: HashMap<u64, &OwnedFd> = open.collect();
+        let (mut names, mut at) = (Vec::new(), node);
+        let place = loop {
+            if let Some(place) = self.places.get(at).or_else(|| open.get(&at).copied()) {
+                break place;
+            }
+            let (parent, name) = self.nodes.name(at).filter(|_| names.len() < DEEPEST)?;
+            names.push(name);
+            at = parent;
+            if at == ROOT {
+                return None;
+            }
+        };
+        names.reverse();
+        let found = match names.is_empty() {
+            true => rustix::io::fcntl_dupfd_cloexec(place, 0),
+            false => below(place, &names.join(&b'/')),
+        };
+        found.and_then(looked_at).ok()
+    }
+
     /// What is open of a node; else `why`.
     fn open_here(&self, node: u64, why: Errno) -> Result<(OwnedFd, Statx)> {
         let (mut open, mut lost) = (None, false);
         for handle in self.handles.values() {
             match handle {
                 Handle::File { file, node: one } if *one == node => open = Some(file),
-                Handle::Directory(Directory { open: Some(file), node: one, .. })
-                    if *one == node =>
-                {
-                    open = Some(file);
-                }
                 Handle::Lost { node: one } => lost |= *one == node,
                 _ => {}
             }
@@ -274,6 +304,39 @@ mod tests {
         assert_eq!(change(&mut files, inner, 8), Err(Errno::STALE));
         assert_eq!(look_up(&mut files, node, b"other"), Err(Errno::STALE));
         assert!(untouched(&root.path().join("away/other")));
+    }
+
+    #[test]
+    fn programs_stay_in_a_directory_that_is_moved() {
+        let (root, mut files) = tree();
+        let (above, moved) = (root.path().join("above"), root.path().join("moved"));
+        fs::create_dir_all(above.join("place")).expect("made");
+        let parent = look_up(&mut files, ROOT, b"above").expect("found");
+        let node = look_up(&mut files, parent, b"place").expect("found");
+        ask(&mut files, Opcode::Access, node, &[0; 8]).expect("allowed");
+        // Nothing is at its name, and then another directory with such a file.
+        fs::rename(&above, &moved).expect("renamed");
+        for other in [false, true] {
+            if other {
+                fs::create_dir_all(above.join("place")).expect("made");
+                fs::rename(root.path().join("other"), above.join("place/file")).expect("renamed");
+            }
+            let create = [&[1, 2, 0, 0, 0o200, 1, 0, 0], &[0; 8], &b"file\0"[..]].concat();
+            let file = number(ask(&mut files, Opcode::Create, node, &create)).expect("made");
+            files.handles.clear();
+            assert_eq!(look_up(&mut files, node, b"file"), Ok(file));
+            assert_eq!(change(&mut files, file, 8), Ok(()));
+            assert_eq!(fs::read(moved.join("place/file")).expect("read"), [0; 2]);
+            ask(&mut files, Opcode::OpenDirectory, node, &[0; 8]).expect("opened");
+            ask(&mut files, Opcode::Unlink, node, b"file\0").expect("removed");
+            assert!(!moved.join("place/file").exists());
+            assert_eq!(change(&mut files, file, 8), Err(Errno::NOENT));
+        }
+        assert!(untouched(&above.join("place/file")));
+        // Until the guest forgets it.
+        files.handles.clear();
+        files.forget_node(node, 100);
+        assert!(files.places.get(node).is_none());
     }
 
     #[test]

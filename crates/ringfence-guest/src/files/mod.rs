@@ -11,6 +11,7 @@ mod directories;
 mod found;
 mod nodes;
 mod own;
+mod places;
 mod saved;
 mod serve;
 
@@ -20,6 +21,7 @@ use abi::{Body, Fields, Opcode, Request};
 use directories::Directory;
 use found::{identity, stat, stat_at};
 use nodes::{Nodes, ROOT};
+use places::Places;
 use rustix::fs::{FileType, Mode, OFlags, Statx};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -75,6 +77,8 @@ pub struct Files {
     /// The most of these.
     most_open: usize,
     next_handle: u64,
+    /// Directories that programs are in.
+    places: Places,
     mounts: HashMap<u64, Mount>,
     /// Numbers for devices, which make inode numbers unique across mounts.
     devices: HashMap<(u32, u32), u64>,
@@ -110,6 +114,7 @@ impl Files {
             // The other half is the rest of this process's: connections, commands, and each look at a file.
             most_open: MOST_OPEN.min(open_files() / 2),
             next_handle: 1,
+            places: Places::new(open_files()),
             mounts: HashMap::new(),
             devices: HashMap::new(),
             next_device: 0,
@@ -168,14 +173,21 @@ impl Files {
     fn forget(&mut self, opcode: Opcode, request: &Request<'_>) {
         let mut fields = request.body;
         if opcode == Opcode::Forget {
-            self.nodes.forget(request.node, fields.long().unwrap_or_default());
+            self.forget_node(request.node, fields.long().unwrap_or_default());
             return;
         }
         let count = fields.word().unwrap_or_default();
         fields.word();
         for _ in 0..count {
             let (Some(node), Some(lookups)) = (fields.long(), fields.long()) else { return };
-            self.nodes.forget(node, lookups);
+            self.forget_node(node, lookups);
+        }
+    }
+
+    fn forget_node(&mut self, node: u64, lookups: u64) {
+        self.nodes.forget(node, lookups);
+        if !self.nodes.known(node) {
+            self.places.forget(node);
         }
     }
 

@@ -13,7 +13,7 @@ use std::rc::Rc;
 /// The root's number (FUSE_ROOT_ID).
 pub const ROOT: u64 = 1;
 /// The deepest path.
-const DEEPEST: usize = 2048;
+pub const DEEPEST: usize = 2048;
 
 /// Which file a name was when it was looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -146,6 +146,12 @@ impl Nodes {
     pub fn is(&self, id: u64, file: Identity) -> bool {
         let given = |node: &Node| node.identity == file || node.identity == NOBODYS;
         id == ROOT || self.nodes.get(&id).is_some_and(given)
+    }
+
+    /// The name of a node, and the directory's node in which it is; `None` when it has none.
+    pub fn name(&self, id: u64) -> Option<(u64, &[u8])> {
+        let node = self.nodes.get(&id).filter(|node| !node.gone)?;
+        Some((node.name.0, &node.name.1))
     }
 
     /// Whether a node has more names than the one that is used.

@@ -202,9 +202,13 @@ impl Files {
                 let mask = wanted(f.word())?;
                 let access = Access::from_bits_truncate(mask & 7);
                 // F_OK is granted with the node itself.
-                let named = self.named(node)?;
+                let (named, found) = self.identified(node)?;
                 let path = Files::through(&named);
                 rustix::fs::accessat(rustix::fs::CWD, &path, access, AtFlags::EACCESS)?;
+                let kind = FileType::from_raw_mode(found.stx_mode.into());
+                if kind == FileType::Directory && !self.is_own(node) {
+                    self.places.hold(node, named);
+                }
             }
             Opcode::Allocate => {
                 let (handle, offset) = (wanted(f.long())?, wanted(f.long())?);
@@ -235,7 +239,10 @@ impl Files {
             Opcode::GetAttribute => return self.attribute(node, &mut f),
             Opcode::ListAttributes => return self.list_attributes(node, &mut f),
             Opcode::RemoveAttribute => self.remove_attribute(node, &mut f)?,
-            Opcode::Destroy => self.handles.clear(),
+            Opcode::Destroy => {
+                self.handles.clear();
+                self.places.clear();
+            }
             Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt => {}
         }
         Ok(body)

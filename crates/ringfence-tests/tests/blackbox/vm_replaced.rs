@@ -88,3 +88,26 @@ fn a_program_changes_nothing_in_the_directory_that_the_host_put_at_the_name_of_i
         assert_eq!(sh(place, &[], "cat directory/kept").quiet(), "precious");
     });
 }
+
+#[test]
+fn a_program_stays_in_the_directory_that_the_host_moves_with_what_it_is_in() {
+    guests(|place| {
+        place.file("home/project/above/own/file", "first\n");
+        let then = THEN.replace("go", "file2");
+        let script = format!(
+            "cd above/own && {then}; echo more >>file; echo new >new; mkdir made; \
+             rm file2; ls; cat file new; cd made && echo inner >inner && ls ../made"
+        );
+        let mut running = start(place, &[], &["bash", "-c", &script]);
+        running.printed("up\n");
+        renamed(place, "above", "moved");
+        place.file("home/project/above/own/file", "precious\n");
+        place.file("home/project/moved/own/file2", "");
+        let said = running.finish().quiet();
+        assert_eq!(said, "up\nfile\nmade\nnew\nfirst\nmore\nnew\ninner");
+        let names = |path: &str| std::fs::read_dir(place.project(path)).unwrap().count();
+        assert_eq!((names("above/own"), names("moved/own")), (1, 3));
+        assert_eq!(text(place, "above/own/file"), "precious\n");
+        assert_eq!(text(place, "moved/own/made/inner"), "inner\n");
+    });
+}
