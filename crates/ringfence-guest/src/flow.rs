@@ -3,7 +3,8 @@
 use crate::waiting::Waiting;
 use crate::wire::{PIECE, WINDOW};
 use rustix::io::Errno;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 /// What came of a read.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,6 +15,9 @@ pub enum Got {
     Nothing,
     /// There will be no more.
     End,
+    /// There will be no more, and that is no end: a connection was reset. A terminal whose last program is gone says
+    /// EIO: where no connection is read, this is an end too.
+    Failed,
 }
 
 /// Reads from a descriptor that does not wait.
@@ -75,10 +79,9 @@ impl Source {
                 Got::Bytes(bytes)
             }
             Err(Errno::INTR | Errno::AGAIN) => Got::Nothing,
-            // A terminal whose last program is gone says EIO; a connection may be reset.
             Err(_) => {
                 self.ended = true;
-                Got::End
+                Got::Failed
             }
         }
     }
@@ -144,6 +147,11 @@ impl Sink {
     }
 }
 
+/// Has a connection end as a reset when it is closed.
+pub fn reset(fd: impl AsFd) {
+    let _ = rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO));
+}
+
 /// A connection: bytes both ways.
 #[derive(Debug)]
 pub struct Connection {
@@ -152,6 +160,17 @@ pub struct Connection {
     source: Source,
     sink: Sink,
     shut: bool,
+    course: Course,
+}
+
+/// How a connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    Open,
+    /// Its socket takes no more. What came from there before, as a server's word that it takes no more, still goes on.
+    Broken,
+    /// The other end's was reset: so is this one, once what came before is written.
+    Aborted,
 }
 
 /// What a connection has to say to the other end.
@@ -168,12 +187,19 @@ pub enum Said {
 impl Connection {
     /// Over a connected socket that does not wait.
     pub fn new(fd: OwnedFd) -> Connection {
-        Connection { fd, source: Source::default(), sink: Sink::default(), shut: false }
+        let (source, sink) = (Source::default(), Sink::default());
+        Connection { fd, source, sink, shut: false, course: Course::Open }
+    }
+
+    /// Over a socket that was connected, and of whose reset the kernel has told already: it tells that once.
+    pub fn that_was_reset(fd: OwnedFd) -> Connection {
+        Connection { course: Course::Broken, ..Connection::new(fd) }
     }
 
     /// Whether it is to be watched for reading, for writing.
     pub fn wanted(&self) -> (bool, bool) {
-        (self.source.wanted(), self.sink.wanted())
+        let read = self.course != Course::Aborted && self.source.wanted();
+        (read, self.course != Course::Broken && self.sink.wanted())
     }
 
     /// Bytes of the other end's. False: it does not keep to the window.
@@ -186,31 +212,56 @@ impl Connection {
         self.sink.end();
     }
 
+    /// The other end's was reset.
+    pub fn abort(&mut self) {
+        self.course = Course::Aborted;
+    }
+
     /// The other end took some.
     pub fn taken(&mut self, count: u32) {
         self.source.taken(count);
     }
 
-    /// Reads and writes what goes. `None` with it: the connection is over, or broken (true).
+    /// Reads and writes what goes. `None` with it: it goes on. Else it is over and to be closed, and where it was reset the
+    /// other end is to be told (true).
     pub fn turn(&mut self, read: bool) -> (Vec<Said>, Option<bool>) {
         let mut said = Vec::new();
-        let wrote = self.sink.write(&self.fd);
-        if wrote.count > 0 {
-            said.push(Said::Taken(wrote.count));
+        if self.course != Course::Broken {
+            let wrote = self.sink.write(&self.fd);
+            if self.course == Course::Aborted {
+                let over = wrote.broken || !self.sink.wanted();
+                if over {
+                    reset(&self.fd);
+                }
+                return (said, over.then_some(false));
+            }
+            if wrote.count > 0 {
+                said.push(Said::Taken(wrote.count));
+            }
+            if wrote.broken {
+                self.course = Course::Broken;
+            }
+            if wrote.finished && !self.shut {
+                let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Write);
+                self.shut = true;
+            }
         }
-        if wrote.broken {
-            return (said, Some(true));
-        }
-        if wrote.finished && !self.shut {
-            let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Write);
-            self.shut = true;
-        }
-        if read {
+        let broken = self.course == Course::Broken;
+        let mut failed = false;
+        if read || broken {
             match self.source.read(&self.fd, false) {
                 Got::Bytes(bytes) => said.push(Said::Data(bytes)),
+                // A write has told the reset, which the kernel tells once.
+                Got::End if broken => failed = true,
                 Got::End => said.push(Said::End),
-                Got::Nothing => {}
+                Got::Failed => failed = true,
+                // The rest waits until the other end takes more.
+                Got::Nothing => failed = broken && (self.source.ended || self.source.budget > 0),
             }
+        }
+        if failed {
+            reset(&self.fd);
+            return (said, Some(true));
         }
         let over = self.shut && self.source.ended();
         (said, over.then_some(false))
@@ -220,11 +271,13 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
     #[test]
     fn a_sink_that_is_never_empty_holds_no_more_than_waits() {
         let (read, write) = ringfence_sys::fd::pipe().expect("a pipe");
-        ringfence_sys::fd::never_wait(std::os::fd::AsFd::as_fd(&write)).expect("no waiting");
+        ringfence_sys::fd::never_wait(AsFd::as_fd(&write)).expect("no waiting");
         let (mut sink, mut sent, mut went, mut heard) =
             (Sink::default(), Vec::new(), 0, Vec::new());
         // The reader takes less at a time than there is: something is always left.
@@ -244,5 +297,98 @@ mod tests {
         assert!(sink.wanted() && went > 8 * WINDOW, "{went}");
         assert_eq!(sink.pending.len(), sent.len() - went);
         assert!(sent.starts_with(&heard) && heard.len() > 4 * WINDOW);
+    }
+    /// A socket of a program's, and ours that it is connected to.
+    fn pair() -> (TcpStream, Connection) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let theirs = TcpStream::connect(listener.local_addr().expect("a port")).expect("a socket");
+        let (ours, _) = listener.accept().expect("a connection");
+        ours.set_nonblocking(true).expect("no waiting");
+        (theirs, Connection::new(ours.into()))
+    }
+
+    /// All that it says until it is over.
+    fn to_its_end(connection: &mut Connection) -> (Vec<u8>, Vec<Said>, bool) {
+        let (mut bytes, mut rest) = (Vec::new(), Vec::new());
+        loop {
+            let (said, over) = connection.turn(true);
+            for one in said {
+                match one {
+                    Said::Data(data) => {
+                        connection.taken(data.len() as u32);
+                        bytes.extend(data);
+                    }
+                    Said::Taken(_) => {}
+                    other => rest.push(other),
+                }
+            }
+            if let Some(told) = over {
+                return (bytes, rest, told);
+            }
+        }
+    }
+
+    #[test]
+    fn a_reset_is_no_end_and_comes_after_what_was_said_before() {
+        let (mut theirs, mut connection) = pair();
+        theirs.write_all(b"half").expect("written");
+        reset(&theirs);
+        drop(theirs);
+        assert_eq!(to_its_end(&mut connection), (b"half".to_vec(), Vec::new(), true));
+        // An end is one.
+        let (mut theirs, mut connection) = pair();
+        theirs.write_all(b"whole").expect("written");
+        drop(theirs);
+        connection.end();
+        assert_eq!(to_its_end(&mut connection), (b"whole".to_vec(), vec![Said::End], false));
+    }
+
+    #[test]
+    fn what_came_before_a_reset_of_the_other_end_is_written_and_then_this_one_is_reset() {
+        let (mut theirs, mut connection) = pair();
+        // More than the socket takes at once: it goes on when it is read.
+        let (mut sent, mut over) = (0, None);
+        while over.is_none() && sent < 64 * WINDOW && !connection.sink.wanted() {
+            assert!(connection.add(&[7; PIECE]));
+            sent += PIECE;
+            over = connection.turn(false).1;
+        }
+        connection.abort();
+        assert_eq!(
+            (over, connection.turn(false).1, connection.wanted()),
+            (None, None, (false, true))
+        );
+        let (mut heard, mut piece) = (0, vec![0; PIECE]);
+        let error = loop {
+            over = over.or_else(|| connection.turn(false).1);
+            if over.is_some() {
+                connection = pair().1;
+            }
+            match theirs.read(&mut piece) {
+                Ok(0) => panic!("an end after {heard} of {sent}"),
+                Ok(count) => heard += count,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((over, error.kind()), (Some(false), std::io::ErrorKind::ConnectionReset));
+        assert!(heard > 0 && heard <= sent, "{heard} of {sent}");
+    }
+
+    #[test]
+    fn what_was_said_before_a_write_failed_still_comes() {
+        let (mut theirs, mut connection) = pair();
+        theirs.write_all(b"413").expect("written");
+        reset(&theirs);
+        drop(theirs);
+        assert!(connection.add(b"more"));
+        assert_eq!(to_its_end(&mut connection), (b"413".to_vec(), Vec::new(), true));
+        // Or a connection was found to be reset as soon as it was made.
+        let (mut theirs, connection) = pair();
+        theirs.write_all(b"413").expect("written");
+        reset(&theirs);
+        drop(theirs);
+        assert!(rustix::net::sockopt::socket_error(&connection.fd).expect("asked").is_err());
+        let mut connection = Connection::that_was_reset(connection.fd);
+        assert_eq!(to_its_end(&mut connection), (b"413".to_vec(), Vec::new(), true));
     }
 }

@@ -194,7 +194,7 @@ impl Command {
         match source.read(slot.as_ref()?, all) {
             Got::Bytes(bytes) => Some(ToHost::Output(output, bytes)),
             Got::Nothing => None,
-            Got::End => {
+            Got::End | Got::Failed => {
                 *slot = None;
                 None
             }

@@ -16,7 +16,7 @@ mod limits;
 mod network;
 mod waiting;
 
-use crate::flow::{Connection, Said};
+use crate::flow::{Connection, Said, reset};
 use crate::stream::{Over, Stream};
 use crate::watch::Watching;
 use crate::wire::{Start, ToGuest, ToHost};
@@ -282,8 +282,9 @@ impl Agent {
                 }
             }
             ToGuest::Close => {
-                if let Some(connection) = self.connections.remove(&channel) {
-                    network::reset(&connection.fd);
+                if let Some(connection) = self.connections.get_mut(&channel) {
+                    connection.abort();
+                    return self.connection(channel, false);
                 }
             }
             ToGuest::Inward(port) => {
@@ -337,7 +338,7 @@ impl Agent {
         let pending = std::mem::take(&mut self.network.pending);
         let connections = std::mem::take(&mut self.connections).into_values();
         for fd in pending.into_values().chain(connections.map(|connection| connection.fd)) {
-            network::reset(&fd);
+            reset(&fd);
         }
         self.stream.say(0, &ToHost::Ready(begun))?;
         self.stream.release()
@@ -393,7 +394,7 @@ impl Agent {
         if errno == 0 {
             self.connections.insert(channel, Connection::new(fd));
         } else {
-            network::reset(&fd);
+            reset(&fd);
         }
     }
 

@@ -154,11 +154,6 @@ fn destination(role: Role, client: &TcpStream) -> Option<SocketAddr> {
     original.or((role == Role::DnsTcp).then_some(local))
 }
 
-/// Ends a connection so that its program sees that it was refused.
-pub fn reset(fd: &OwnedFd) {
-    let _ = rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO));
-}
-
 /// Connects to a server of the guest's own; the error number where there is none.
 pub fn inward(port: u16) -> Result<OwnedFd, u16> {
     let number = |error: std::io::Error| error.raw_os_error().unwrap_or(111) as u16;

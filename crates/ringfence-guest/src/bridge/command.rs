@@ -297,7 +297,7 @@ impl Command {
         match self.source.read(self.input.as_ref()?, false) {
             Got::Bytes(bytes) => Some(ToGuest::Input(bytes)),
             Got::Nothing => None,
-            Got::End => {
+            Got::End | Got::Failed => {
                 self.input = None;
                 Some(ToGuest::InputEnd)
             }

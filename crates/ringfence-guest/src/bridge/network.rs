@@ -2,7 +2,7 @@
 //! filters every program's connections filters these.
 
 use super::{GUESTS, Settings, settings};
-use crate::flow::{Connection, Said};
+use crate::flow::{Connection, Said, reset};
 use crate::wire::{ToGuest, ToHost};
 use ringfence_sys::fd::Ready;
 use rustix::io::Errno;
@@ -136,16 +136,24 @@ impl Network {
                 }
                 None => vec![(channel, ToGuest::Close)],
             },
-            ToHost::Connected(_) | ToHost::Close => {
-                if let Some(Link::Waiting(fd) | Link::Connecting(fd)) = self.links.remove(&channel)
-                {
-                    reset(&fd);
+            ToHost::Connected(_) | ToHost::Close => match self.links.get_mut(&channel) {
+                Some(Link::Open(connection)) => {
+                    connection.abort();
+                    self.flow(channel, false)
                 }
-                Vec::new()
-            }
+                _ => {
+                    if let Some(Link::Waiting(fd) | Link::Connecting(fd)) =
+                        self.links.remove(&channel)
+                    {
+                        reset(&fd);
+                    }
+                    Vec::new()
+                }
+            },
             ToHost::Data(bytes) => {
                 if let Some(Link::Open(connection)) = self.links.get_mut(&channel) {
                     if !connection.add(&bytes) {
+                        reset(&connection.fd);
                         self.links.remove(&channel);
                         return vec![(channel, ToGuest::Close)];
                     }
@@ -204,13 +212,17 @@ impl Network {
     fn made(&mut self, channel: u32) -> Messages {
         let Some(Link::Connecting(fd)) = self.links.remove(&channel) else { return Vec::new() };
         let error = match rustix::net::sockopt::socket_error(&fd) {
-            Ok(Ok(())) => 0,
-            Ok(Err(errno)) | Err(errno) => errno.raw_os_error() as u16,
+            Ok(Ok(())) => None,
+            Ok(Err(errno)) | Err(errno) => Some(errno),
         };
-        if error == 0 {
-            self.links.insert(channel, Link::Open(Connection::new(fd)));
-        }
-        vec![(channel, ToGuest::Connected(error))]
+        let connection = match error {
+            None => Connection::new(fd),
+            // A connection that is not made is refused: this one was, and has ended since. What it said comes first.
+            Some(Errno::CONNRESET | Errno::PIPE) => Connection::that_was_reset(fd),
+            Some(errno) => return vec![(channel, ToGuest::Connected(errno.raw_os_error() as u16))],
+        };
+        self.links.insert(channel, Link::Open(connection));
+        vec![(channel, ToGuest::Connected(0))]
     }
 
     fn flow(&mut self, channel: u32, read: bool) -> Messages {
@@ -242,6 +254,7 @@ impl Network {
         let Ok((client, _)) = listener.accept() else { return Vec::new() };
         let (port, channel) = (*port, self.next);
         if client.set_nonblocking(true).is_err() || self.links.len() >= self.most {
+            reset(&client);
             return Vec::new();
         }
         let _ = client.set_nodelay(true);
@@ -280,8 +293,4 @@ impl Network {
             _ => Vec::new(),
         }
     }
-}
-
-fn reset(fd: &OwnedFd) {
-    let _ = rustix::net::sockopt::set_socket_linger(fd, Some(std::time::Duration::ZERO));
 }

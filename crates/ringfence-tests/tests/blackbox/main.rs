@@ -153,6 +153,7 @@ mod vm_memory;
 mod vm_more;
 mod vm_nested;
 mod vm_replaced;
+mod vm_resets;
 mod vm_rules;
 mod vm_saved;
 mod vm_sessions;
