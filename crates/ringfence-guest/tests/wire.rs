@@ -31,6 +31,7 @@ fn every_message_comes_back_as_it_was() {
         user: (1000, 1000),
         umask: 0o022,
         files: (1024, 4096),
+        signals: (1, 1 << 63),
         workdir: b"/a b".to_vec(),
         program: b"/bin/sh".to_vec(),
         argv: vec![b"sh".to_vec(), b"".to_vec()],

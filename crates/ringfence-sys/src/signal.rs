@@ -1,7 +1,10 @@
 //! Signals: blocked, waited for, sent.
 
+mod outset;
+
 use crate::fd::owned;
 use crate::{Errno, Result, sys};
+pub use outset::Outset;
 use ringfence_start::inherited;
 pub use ringfence_start::warden::END;
 use ringfence_start::warden::{ANY_STOP, GO_ON, OF_JOB, TO_JOB, VALUE, WITH_TERMINAL};

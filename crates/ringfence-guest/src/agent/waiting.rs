@@ -4,8 +4,9 @@
 
 use super::{boot, jobs};
 use crate::wire::{Exec, Framer, Message, ToGuest};
+use ringfence_sys::fd;
 use ringfence_sys::process::{self, Forked};
-use ringfence_sys::{fd, signal};
+use ringfence_sys::signal::{self, Outset, SignalSet};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType};
@@ -127,6 +128,12 @@ pub fn execute(exec: &Exec) -> (u8, String) {
     if let Err(why) = kernel.and_then(|()| confine(exec)) {
         return (125, why);
     }
+    // Last: what the caller ignores or blocks is the command's alone.
+    let [ignored, blocked] = [exec.signals.0, exec.signals.1].map(SignalSet::of_bits);
+    let outset = Outset { ignored, blocked };
+    if let Err(errno) = outset.take() {
+        return (125, format!("its signals: {errno:?}"));
+    }
     straight(exec);
     let words: Vec<&OsStr> = exec.argv[1..].iter().map(|word| OsStr::from_bytes(word)).collect();
     let found = (!exec.program.is_empty()).then(|| OsStr::from_bytes(&exec.program));
@@ -138,7 +145,7 @@ pub fn execute(exec: &Exec) -> (u8, String) {
             command.env(OsStr::from_bytes(&entry[..at]), OsStr::from_bytes(&entry[at + 1..]));
         }
     }
-    let error = command.exec();
+    let error = outset.to(&mut command).exec();
     match error.kind() {
         io::ErrorKind::NotFound if name.contains('/') => {
             (127, format!("command not found: {name} does not exist in the guest"))
@@ -188,7 +195,7 @@ pub fn enter(view: BorrowedFd<'_>, theirs: Theirs) -> Result<(), String> {
     rustix::thread::move_into_link_name_space(view, Some(LinkNameSpaceType::Mount))
         .map_err(failed("setns"))?;
     signal::end_by_broken_pipes();
-    signal::set_mask(signal::SignalSet::of(&[])).map_err(|errno| format!("sigmask: {errno:?}"))?;
+    signal::set_mask(SignalSet::of(&[])).map_err(|errno| format!("sigmask: {errno:?}"))?;
     Ok(())
 }
 

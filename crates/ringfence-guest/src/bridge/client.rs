@@ -2,10 +2,11 @@
 //! ends as the command ends.
 
 use super::door::{LONGEST, PLACE};
-use super::{End, PASSED, SIGCONT, settings, told};
+use super::settings::{self, Before};
+use super::{End, PASSED, SIGCONT, told};
 use crate::wire::{Message, ToGuest};
 use ringfence_sys::fd::{self, Watched};
-use ringfence_sys::signal::{self, SignalSet};
+use ringfence_sys::signal::{self, Outset, SignalSet};
 use ringfence_sys::{Errno, socket, unix};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -18,13 +19,14 @@ pub fn run(argv: Vec<Vec<u8>>) -> End {
 fn attend(argv: Vec<Vec<u8>>) -> Result<End, String> {
     let failed = |what: &'static str| move |errno| format!("{what}: {errno:?}");
     let signals = SignalSet::of(&PASSED);
-    signal::set_mask(signals).map_err(failed("sigprocmask"))?;
+    let mask = signal::set_mask(signals).map_err(failed("sigprocmask"))?;
+    let theirs = Outset::of_this_process(mask);
     let signals = signal::descriptor(signals).map_err(failed("signalfd"))?;
     let door = unix::connect(Path::new(PLACE))
         .map_err(|errno| format!("the session's virtual machine takes no commands: {errno:?}"))?;
-    let umask = ringfence_sys::process::set_umask(0);
+    let before = Before { umask: ringfence_sys::process::set_umask(0), signals: theirs };
     // The bridge looks at the streams itself.
-    let exec = settings::exec(((false, false), (0, 0)), argv, umask);
+    let exec = settings::exec(((false, false), (0, 0)), argv, before);
     let message = ToGuest::Exec(exec).encode(0);
     if message.len() > LONGEST {
         return Err(format!("the command line is too long ({} bytes)", message.len()));

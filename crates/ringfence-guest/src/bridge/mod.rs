@@ -25,7 +25,8 @@ use command::{Command, Written};
 use door::Door;
 use network::Network;
 use ringfence_sys::fd::Ready;
-use ringfence_sys::signal::{self, SignalSet};
+use ringfence_sys::signal::{self, Outset, SignalSet};
+use settings::Before;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -104,7 +105,7 @@ struct Bridge<'a> {
     waker: command::Waker,
     network: Network,
     door: Option<Door>,
-    umask: u32,
+    before: Before,
     /// Commands that were told to end, and since when the guest has not said that it told them.
     unanswered: BTreeMap<u32, told::Unanswered>,
     /// How the command ended, while the guest writes back what it holds, and until when it may.
@@ -139,11 +140,12 @@ impl<'a> Bridge<'a> {
     fn new(settings: &'a Settings) -> Result<Bridge<'a>, String> {
         let signals = SignalSet::of(&PASSED);
         let failed = |what: &'static str| move |errno| format!("{what}: {errno:?}");
-        signal::set_mask(signals).map_err(failed("sigprocmask"))?;
+        let mask = signal::set_mask(signals).map_err(failed("sigprocmask"))?;
+        let theirs = Outset::of_this_process(mask);
         let signals = signal::descriptor(signals).map_err(failed("signalfd"))?;
         let line = Line::call(&settings.socket, line::told()?)?;
         let (stream, saved) = stream(&line)?;
-        let umask = ringfence_sys::process::set_umask(0);
+        let before = Before { umask: ringfence_sys::process::set_umask(0), signals: theirs };
         settings::inherited_files();
         let files = Files::new(Path::new("/"), settings.memory)
             .map_err(|error| format!("open(/): {error}"))?;
@@ -163,7 +165,7 @@ impl<'a> Bridge<'a> {
             waker,
             network,
             door: Door::open(),
-            umask,
+            before,
             unanswered: BTreeMap::new(),
             stopping: None,
             end: None,
@@ -442,7 +444,7 @@ impl<'a> Bridge<'a> {
         let Some(start) = self.start() else { return Ok(()) };
         self.stream.send(0, &ToGuest::Start(start))?;
         let terminal = self.commands.get(&FIRST).map(Command::terminal).unwrap_or_default();
-        let mut exec = settings::exec(terminal, self.settings.argv.clone(), self.umask);
+        let mut exec = settings::exec(terminal, self.settings.argv.clone(), self.before);
         exec.files = self.settings.files(exec.files);
         self.stream.send(FIRST, &ToGuest::Exec(exec))
     }

@@ -2,6 +2,7 @@
 
 use crate::line;
 use crate::wire::Exec;
+use ringfence_sys::signal::Outset;
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -125,8 +126,21 @@ pub(super) fn inherited_files() -> (u64, u64) {
     })
 }
 
-/// A command with this process's directory, user, limits and environment.
-pub(super) fn exec(terminal: ((bool, bool), (u16, u16)), argv: Vec<Vec<u8>>, umask: u32) -> Exec {
+/// What this process has changed of what its command is to have.
+#[derive(Clone, Copy)]
+pub(super) struct Before {
+    /// The file creation mask.
+    pub umask: u32,
+    /// Signals.
+    pub signals: Outset,
+}
+
+/// A command with this process's directory, user, limits and environment, and what it had before.
+pub(super) fn exec(
+    terminal: ((bool, bool), (u16, u16)),
+    argv: Vec<Vec<u8>>,
+    before: Before,
+) -> Exec {
     let join =
         |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
     let given = std::env::vars_os().filter(|(name, _)| name != line::VARIABLE);
@@ -135,8 +149,9 @@ pub(super) fn exec(terminal: ((bool, bool), (u16, u16)), argv: Vec<Vec<u8>>, uma
         terminal: terminal.0,
         size: terminal.1,
         user: (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
-        umask,
+        umask: before.umask,
         files: inherited_files(),
+        signals: (before.signals.ignored.bits(), before.signals.blocked.bits()),
         workdir: workdir.into_os_string().into_vec(),
         program: found(&argv[0]).unwrap_or_default(),
         argv,

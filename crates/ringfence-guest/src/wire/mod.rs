@@ -14,7 +14,7 @@ use fields::{Reader, Writer};
 use std::fmt;
 
 /// Changes with any change of the frames; both ends must have the same.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// The longest payload: a FUSE request that writes [`MOST_DATA`], with its header and name.
 pub const MOST: usize = MOST_DATA + 64 * 1024;
 /// The most bytes of a file that one FUSE request reads or writes.
@@ -113,6 +113,8 @@ pub struct Exec {
     pub umask: u32,
     /// The most open files of a process: now, and what it may set itself.
     pub files: (u64, u64),
+    /// The signals that it ignores, and those that it blocks, bit `n - 1` for signal `n`.
+    pub signals: (u64, u64),
     /// Where.
     pub workdir: Vec<u8>,
     /// The program, where the host has found it in a directory of PATH; else the guest looks for it.
@@ -250,8 +252,9 @@ impl Message for ToGuest {
                 let w = w.byte(u8::from(exec.terminal.0)).byte(u8::from(exec.terminal.1));
                 let w = w.short(exec.size.0).short(exec.size.1);
                 let w = w.word(exec.user.0).word(exec.user.1).word(exec.umask);
-                let w =
-                    w.long(exec.files.0).long(exec.files.1).text(&exec.workdir).text(&exec.program);
+                let w = w.long(exec.files.0).long(exec.files.1);
+                let w = w.long(exec.signals.0).long(exec.signals.1);
+                let w = w.text(&exec.workdir).text(&exec.program);
                 (2, w.texts(&exec.argv).texts(&exec.environment))
             }
             ToGuest::Input(bytes) => (3, Writer(bytes.clone())),
@@ -289,6 +292,7 @@ impl Message for ToGuest {
                         user: (r.word()?, r.word()?),
                         umask: r.word()?,
                         files: (r.long()?, r.long()?),
+                        signals: (r.long()?, r.long()?),
                         workdir: r.text()?,
                         program: r.text()?,
                         argv: r.texts()?,

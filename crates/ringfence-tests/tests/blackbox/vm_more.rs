@@ -163,3 +163,42 @@ fn the_cache_of_another_user_is_none() {
     }
     assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0);
 }
+
+#[test]
+fn what_the_caller_ignores_or_blocks_a_guests_command_does_too() {
+    guests_of_one(|place| {
+        let shown = "grep -E '^Sig(Blk|Ign)' /proc/self/status";
+        let begun = |how: &str, words: &str| {
+            let script = format!("{how} exec {words} {shown}");
+            let mut command = place.command("bash");
+            command.env("XDG_CACHE_HOME", cache(place.person)).args(["-c", &script]);
+            Running::start(command).finish().quiet().replace(['\t', '\n'], " ")
+        };
+        for how in ["", "trap '' HUP INT QUIT PIPE CHLD XFSZ 40;"] {
+            let run = format!("{} run --tier vm --", binary().display());
+            assert_eq!(begun(how, &run), begun(how, ""), "{how}");
+        }
+        // Of a limit a program dies as outside.
+        let script = "ulimit -f 1; head -c 100000 /dev/zero >x; echo $?";
+        assert_eq!(start(place, &[], &["bash", "-c", script]).finish().text(), "153");
+        if place.has("python3", "--version") {
+            let script = "import os, signal, sys\nsignal.pthread_sigmask(signal.SIG_BLOCK, [10, 15, 42])\n\
+                          os.execv(sys.argv[1], sys.argv[1:])\n";
+            let mut command = place.command("python3");
+            command.env("XDG_CACHE_HOME", cache(place.person)).args(["-c", script]);
+            command.arg(binary()).args(["run", "--tier", "vm", "--"]);
+            command.args(["grep", "SigBlk", "/proc/self/status"]);
+            assert_eq!(Running::start(command).finish().quiet(), "SigBlk:\t0000020000004200");
+        }
+        // A terminal that hangs up ends nothing that is not to hear of it.
+        let mut command = place.command("nohup");
+        command.env("XDG_CACHE_HOME", cache(place.person)).arg(binary());
+        command.args(["run", "--tier", "vm", "--", "sh", "-c"]);
+        command.arg("echo up; while ! [ -e go ]; do sleep 0.1; done; echo lives");
+        let mut running = Running::start(command);
+        running.printed("up\n");
+        running.signal(Signal::HUP);
+        fs::write(place.project("go"), "").unwrap();
+        running.finish().ends(0).prints("up\nlives");
+    });
+}
