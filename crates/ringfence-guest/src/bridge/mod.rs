@@ -442,10 +442,14 @@ impl<'a> Bridge<'a> {
     /// Makes the guest this session's, and gives it the command.
     fn begin(&mut self) -> Result<(), Over> {
         let Some(start) = self.start() else { return Ok(()) };
-        self.stream.send(0, &ToGuest::Start(start))?;
         let terminal = self.commands.get(&FIRST).map(Command::terminal).unwrap_or_default();
         let mut exec = settings::exec(terminal, self.settings.argv.clone(), self.before);
         exec.files = self.settings.files(exec.files);
+        if let Err(why) = settings::carried(&exec) {
+            self.end = Some(End::Failed(125, why));
+            return Ok(());
+        }
+        self.stream.send(0, &ToGuest::Start(start))?;
         self.stream.send(FIRST, &ToGuest::Exec(exec))
     }
 

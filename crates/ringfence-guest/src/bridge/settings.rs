@@ -1,7 +1,7 @@
 //! What a bridge is told by its command line, and how it describes a command.
 
 use crate::line;
-use crate::wire::Exec;
+use crate::wire::{Exec, MOST, MOST_WORDS};
 use ringfence_sys::signal::Outset;
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
@@ -157,6 +157,32 @@ pub(super) fn exec(
         argv,
         environment: given.map(join).collect(),
     }
+}
+
+/// Whether a guest can be given a command; its frame has bounds.
+///
+/// # Errors
+/// A sentence.
+pub(super) fn carried(exec: &Exec) -> Result<(), String> {
+    // Numbers, and the lengths of all.
+    const BESIDE: usize = 128;
+    let instead = "give them by a file or by standard input (xargs), or use --tier namespace";
+    let words = exec.argv.len().max(exec.environment.len());
+    if words > MOST_WORDS {
+        return Err(format!(
+            "the command has {words} words or variables, and a virtual machine takes {MOST_WORDS}: \
+             {instead}"
+        ));
+    }
+    let texts = exec.argv.iter().chain(&exec.environment).chain([&exec.workdir, &exec.program]);
+    let bytes = BESIDE + texts.map(|text| text.len() + size_of::<u32>()).sum::<usize>();
+    if bytes > MOST {
+        return Err(format!(
+            "the command's words and variables have {bytes} bytes, and a virtual machine takes \
+             {MOST}: {instead}"
+        ));
+    }
+    Ok(())
 }
 
 /// Where a command is, by PATH: what this process sees, the guest sees. Here each look is a system call, there it is

@@ -26,7 +26,7 @@ pub const PIECE: usize = 64 * 1024;
 /// Bytes before the payload.
 pub const HEADER: usize = 9;
 /// The most strings of a command: arguments and variables.
-const MOST_WORDS: usize = 64 * 1024;
+pub(crate) const MOST_WORDS: usize = 64 * 1024;
 
 /// Why a frame is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

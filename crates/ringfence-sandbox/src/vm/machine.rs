@@ -6,6 +6,7 @@ use super::fork::{Asked, Forked};
 use super::jail::{self, Inmate, Origin};
 use super::krun;
 use super::monitor::Monitor;
+use super::place::{self, SOCKET};
 use super::qmp::Qmp;
 use super::still;
 use super::template::{self, Template};
@@ -23,10 +24,6 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// What the names of a machine's directories begin with; the launcher's process number follows.
-const PREFIX: &str = "ringfence-vm-";
-/// The socket in such a directory.
-const SOCKET: &str = "line";
 /// How long a clone may take to begin: some thousand times what one takes that has a processor for itself.
 const BEGINNING: Duration = Duration::from_secs(30);
 /// The same of one that is known not to.
@@ -151,7 +148,7 @@ impl Machine {
             None => recipe.clone(!mute.0, saved.as_ref())?,
         };
         trace.mark("machine");
-        let directory = place().map_err(|error| format!("mkdir: {error}"))?;
+        let directory = place::make()?;
         let word = sys::identity::random_bytes();
         let attendance = Attendance::at(&directory.join(SOCKET), word, is_ours);
         let mut machine = Machine {
@@ -290,7 +287,8 @@ impl Machine {
         let megabytes = self.recipe.shape.memory >> 20;
         let memory = format!(
             "the guest's memory ({megabytes} MiB) was used up (--memory): its kernel ended {ended} \
-             processes"
+             process{}",
+            if ended == 1 { "" } else { "es" }
         );
         let processes = "the process limit was reached (--pids)".to_owned();
         let list = [(ended > 0).then_some(memory), refused.then_some(processes)];
@@ -461,18 +459,6 @@ pub(super) fn profile(assets: &Assets, monitor: Monitor, cache: &Path) -> Result
 /// Whether a process is in this launcher's sandbox. Where ports are published it is the launcher who connects for it.
 fn is_ours(process: i32) -> bool {
     process == std::process::id().cast_signed() || descends(process)
-}
-
-/// A new directory for a socket.
-fn place() -> io::Result<PathBuf> {
-    let user = sys::identity::user();
-    let own =
-        |path: &PathBuf| path.is_absolute() && path.metadata().is_ok_and(|data| data.uid() == user);
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(own);
-    let parent = runtime.unwrap_or_else(std::env::temp_dir);
-    remove_dead(&parent, PREFIX);
-    let path = parent.join(name(PREFIX));
-    fs::DirBuilder::new().mode(0o700).create(&path).map(|()| path)
 }
 
 /// A new name that tells whose it is: this process's number follows the prefix.

@@ -21,6 +21,7 @@ pub mod krun;
 mod machine;
 mod memory;
 pub mod monitor;
+mod place;
 mod qmp;
 pub mod setup;
 pub mod show;

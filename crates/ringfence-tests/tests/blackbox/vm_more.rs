@@ -77,10 +77,10 @@ fn memory_that_is_used_up_ends_a_program_and_is_told_and_the_session_lives() {
         assert_eq!(exec(&["echo", "lives"]).quiet(), "lives");
         running.signal(Signal::TERM);
         let told =
-            "the guest's memory (1024 MiB) was used up (--memory): its kernel ended 1 processes";
-        running.finish().says(told);
+            "the guest's memory (1024 MiB) was used up (--memory): its kernel ended 1 process";
+        running.finish().says(&format!("{told}\n"));
         let log = Running::start(ringfence(place, &["logs", "latest"])).finish().well();
-        assert!(log.contains(told), "{log}");
+        assert!(log.contains(&format!("{told} by")), "{log}");
         assert_eq!(place.left_behind(), [""; 0]);
         // A program that is killed otherwise is not said to have been ended for that.
         let ended = sh(place, &["--pids", "40"], "sh -c 'kill -KILL $$'; exit 137");
@@ -200,5 +200,33 @@ fn what_the_caller_ignores_or_blocks_a_guests_command_does_too() {
         running.signal(Signal::HUP);
         fs::write(place.project("go"), "").unwrap();
         running.finish().ends(0).prints("up\nlives");
+    });
+}
+
+#[test]
+fn what_no_guest_can_be_given_is_told_before_it_has_begun() {
+    guests_of_one(|place| {
+        let count = |words: &[String]| {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            start(place, &[], &[&["sh", "-c", "echo $#", "sh"][..], &words].concat()).finish()
+        };
+        let many = vec!["a".to_owned(); 65_537];
+        count(&many)
+            .ends(125)
+            .says("has 65541 words or variables, and a virtual machine takes 65536");
+        assert_eq!(count(&many[..60_000]).quiet(), "60000");
+        let long = vec!["a".repeat(100_000); 12];
+        count(&long).ends(125).says("bytes, and a virtual machine takes").says("standard input");
+        assert_eq!(count(&long[..10]).quiet(), "10");
+        // Where its socket can have no place.
+        let long = place.directory(format!("outside/{}", "d".repeat(90)));
+        let missing = place.at("outside/none");
+        for (to, why) in [(&missing, "No such file or directory"), (&long, "more than 107 bytes")] {
+            let mut command = ringfence(place, &["run", "--tier", "vm", "--", "true"]);
+            command.env("TMPDIR", to).env_remove("XDG_RUNTIME_DIR");
+            let named = format!("the virtual machine's directory in {}: ", to.display());
+            let ended = Running::start(command).finish();
+            ended.ends(125).says(&named).says(why).says("set TMPDIR");
+        }
     });
 }
