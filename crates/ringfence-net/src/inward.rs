@@ -57,7 +57,12 @@ pub(crate) async fn relay(mut client: TcpStream, to: SocketAddr, given: &Given) 
     match tokio::time::timeout(PATIENCE, connect(to, given)).await {
         Ok(Ok(mut server)) => {
             let _ = server.set_nodelay(true);
-            let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            let relayed = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            if relayed.is_err() {
+                // What was cut off is not to look as if it were complete.
+                let _ = client.set_zero_linger();
+                let _ = server.set_zero_linger();
+            }
         }
         Ok(Err(_)) | Err(_) => {
             let _ = client.set_zero_linger();

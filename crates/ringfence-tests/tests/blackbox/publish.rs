@@ -80,6 +80,31 @@ client, _ = server.accept()"
     });
 }
 
+/// Serves one client of its own, and cuts it off.
+const CUTS_OFF: &str = "
+import socket, struct, sys
+server = socket.create_server(('127.0.0.1', 7002))
+own = socket.create_connection(('127.0.0.1', 7002))
+client, _ = server.accept()
+client.sendall(b'half')
+print(own.recv(8).decode())
+client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+client.close()
+try: print('ended', own.recv(8))
+except ConnectionResetError: print('reset')
+";
+
+#[test]
+fn what_is_cut_off_inside_does_not_look_complete() {
+    everybody(Tier::Namespace, |place| {
+        if python(place) && place.publishes() {
+            let publish = format!("{}:7002", free());
+            let ended = place.run(&["--publish", &publish], &["python3", "-c", CUTS_OFF]);
+            ended.ends(0).prints("half\nreset");
+        }
+    });
+}
+
 /// Serves the published port, closes it, and asks it again when somebody else is there; then serves it anew.
 const CLOSES: &str = "
 import socket, sys
