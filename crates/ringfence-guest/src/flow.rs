@@ -222,8 +222,8 @@ impl Connection {
         self.source.taken(count);
     }
 
-    /// Reads and writes what goes. `None` with it: it goes on. Else it is over and to be closed, and where it was reset the
-    /// other end is to be told (true).
+    /// Reads and writes what goes. `None` with it: it goes on. Else it is over and to be closed; the other end is to be
+    /// told where it was reset (true).
     pub fn turn(&mut self, read: bool) -> (Vec<Said>, Option<bool>) {
         let mut said = Vec::new();
         if self.course != Course::Broken {
