@@ -117,9 +117,12 @@ fn a_command_in_a_guest_is_stopped_and_goes_on() {
             .line("$VM --name one -- sh -c 'echo star\"\"ted; exec sleep 1000' </dev/null | cat &");
         terminal.shows("started");
         terminal.line("kill -TSTP %1; until jobs -s | grep -q Stopped; do :; done; echo stop''ped");
+        // What is typed before the prompt is shown again behind it.
         terminal.shows("\nstopped");
+        terminal.shows("ready> ");
         terminal.line("kill -CONT %1; until jobs -r | grep -q one; do :; done; echo runn''ing");
         terminal.shows("\nrunning");
+        terminal.shows("ready> ");
         terminal.line("kill %1; wait; echo do''ne");
         terminal.shows("\ndone");
         terminal.leave();
