@@ -152,24 +152,28 @@ pub struct Told {
 mod tests {
     use super::*;
 
+    /// A set, as soon as there is one to be had: the kernel closes those that were let go of when it comes to it.
+    fn set() -> Names {
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(40);
+        loop {
+            match Names::new() {
+                Ok(names) => return names,
+                Err(errno) => assert!(
+                    errno == crate::Errno::EMFILE && std::time::Instant::now() < until,
+                    "{errno}: they stay open"
+                ),
+            }
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn those_that_are_let_go_of_are_closed() {
         let place = std::fs::File::open("/").expect("a directory");
         let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances");
         let most: usize = most.ok().and_then(|most| most.trim().parse().ok()).unwrap_or(128);
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(40);
         for _ in 0..most.min(1000) * 2 {
-            // The kernel closes them when it comes to it.
-            let names = loop {
-                match Names::new() {
-                    Ok(names) => break names,
-                    Err(errno) => assert!(
-                        errno == crate::Errno::EMFILE && std::time::Instant::now() < until,
-                        "{errno}: they stay open"
-                    ),
-                }
-                std::thread::yield_now();
-            };
+            let names = set();
             names.watch(place.as_fd()).expect("watched");
         }
     }
@@ -178,7 +182,7 @@ mod tests {
     fn new_names_are_told_and_others_are_not() {
         let place = std::env::temp_dir().join(format!("ringfence-inotify-{}", std::process::id()));
         std::fs::create_dir(&place).expect("a directory");
-        let names = Names::new().expect("a set");
+        let names = set();
         let open = std::fs::File::open(&place).expect("a directory");
         let number = names.watch(open.as_fd()).expect("watched");
         assert_eq!(names.watch(open.as_fd()), Ok(number));
