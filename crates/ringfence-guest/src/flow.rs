@@ -307,6 +307,14 @@ mod tests {
         (theirs, Connection::new(ours.into()))
     }
 
+    /// Ours, of which the program says this and is reset.
+    fn reset_after(said: &[u8]) -> Connection {
+        let (mut theirs, connection) = pair();
+        theirs.write_all(said).expect("written");
+        reset(&theirs);
+        connection
+    }
+
     /// All that it says until it is over.
     fn to_its_end(connection: &mut Connection) -> (Vec<u8>, Vec<Said>, bool) {
         let (mut bytes, mut rest) = (Vec::new(), Vec::new());
@@ -330,10 +338,7 @@ mod tests {
 
     #[test]
     fn a_reset_is_no_end_and_comes_after_what_was_said_before() {
-        let (mut theirs, mut connection) = pair();
-        theirs.write_all(b"half").expect("written");
-        reset(&theirs);
-        drop(theirs);
+        let mut connection = reset_after(b"half");
         assert_eq!(to_its_end(&mut connection), (b"half".to_vec(), Vec::new(), true));
         // An end is one.
         let (mut theirs, mut connection) = pair();
@@ -376,17 +381,11 @@ mod tests {
 
     #[test]
     fn what_was_said_before_a_write_failed_still_comes() {
-        let (mut theirs, mut connection) = pair();
-        theirs.write_all(b"413").expect("written");
-        reset(&theirs);
-        drop(theirs);
+        let mut connection = reset_after(b"413");
         assert!(connection.add(b"more"));
         assert_eq!(to_its_end(&mut connection), (b"413".to_vec(), Vec::new(), true));
         // Or a connection was found to be reset as soon as it was made.
-        let (mut theirs, connection) = pair();
-        theirs.write_all(b"413").expect("written");
-        reset(&theirs);
-        drop(theirs);
+        let connection = reset_after(b"413");
         assert!(rustix::net::sockopt::socket_error(&connection.fd).expect("asked").is_err());
         let mut connection = Connection::that_was_reset(connection.fd);
         assert_eq!(to_its_end(&mut connection), (b"413".to_vec(), Vec::new(), true));

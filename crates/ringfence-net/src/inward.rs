@@ -3,6 +3,7 @@
 //! that listens there when the program has closed it. In the process tier so is what finds no room at a server inside.
 
 use crate::crowd;
+use crate::flow;
 use crate::given::Given;
 use ringfence_sys::limit::{self, Resource};
 use ringfence_sys::listener::behalf;
@@ -60,13 +61,11 @@ pub(crate) async fn relay(mut client: TcpStream, to: SocketAddr, given: &Given) 
             let relayed = tokio::io::copy_bidirectional(&mut client, &mut server).await;
             if relayed.is_err() {
                 // What was cut off is not to look as if it were complete.
-                let _ = client.set_zero_linger();
-                let _ = server.set_zero_linger();
+                flow::reset(&client);
+                flow::reset(&server);
             }
         }
-        Ok(Err(_)) | Err(_) => {
-            let _ = client.set_zero_linger();
-        }
+        Ok(Err(_)) | Err(_) => flow::reset(&client),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Bytes in both directions: small amounts through a shared buffer, large ones as a [`stream`].
 
 use crate::first::{self, First, answer};
+use crate::flow;
 use crate::held::Held;
 use crate::leaving::Leaving;
 use crate::requests::Requests;
@@ -164,8 +165,8 @@ pub(crate) async fn both(
         join(up, down, leaving).await
     };
     if result.is_err() {
-        let _ = client.set_zero_linger();
-        let _ = server.set_zero_linger();
+        flow::reset(&client);
+        flow::reset(&server);
     }
     result
 }

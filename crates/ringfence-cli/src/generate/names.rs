@@ -8,6 +8,7 @@ use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
 use ringfence_policy::catalog::Kind;
 use ringfence_session::cli::sessions;
+use std::collections::HashSet;
 use std::fmt::Write;
 
 /// Commands on sessions, which kind of them, and how many words come before; of some there may be several.
@@ -50,15 +51,10 @@ pub(super) fn of(kind: &str) -> Result<String, Fault> {
         let known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+@".contains(&byte);
         !name.is_empty() && !name.starts_with('-') && name.bytes().all(known)
     };
-    let mut text = String::new();
-    for (at, name) in all.iter().enumerate().filter(|(_, name)| plain(name)) {
-        // Another session may have had that name.
-        if !all[..at].contains(name) {
-            text.push_str(name);
-            text.push('\n');
-        }
-    }
-    Ok(text)
+    // Another session may have had that name.
+    let mut known = HashSet::new();
+    let names = all.iter().filter(plain).filter(|name| known.insert(*name));
+    Ok(names.flat_map(|name| [name, "\n"]).collect())
 }
 
 /// A command with the session that it takes.

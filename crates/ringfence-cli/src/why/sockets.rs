@@ -25,15 +25,7 @@ pub(super) fn as_reached(decision: Decision, policy: &Policy) -> Decision {
             "{shown} is in a tree whose writes are kept apart (--overlay), where nobody answers at a socket of the host's"
         );
         let remedy = "leave --overlay out; or have the service's socket outside of that tree, with --allow-socket";
-        let remedy = Some(remedy.to_owned());
-        return Decision {
-            allowed: false,
-            explanation,
-            rule: None,
-            remedy,
-            effect: None,
-            ..decision
-        };
+        return refused(decision, explanation, remedy.to_owned());
     }
     let named = policy.network.sockets.iter().any(|rule| rule.path == path);
     if named || !publishes(policy) || !holds(policy, &plan) {
@@ -47,14 +39,12 @@ pub(super) fn as_reached(decision: Decision, policy: &Policy) -> Decision {
     let own =
         own(&plan).map_or(String::new(), |own| format!("; one of the program's own: in {own}"));
     let remedy = format!("for a socket of the host's that is there before the run: {allow}{own}");
-    Decision {
-        allowed: false,
-        explanation,
-        rule: None,
-        remedy: Some(remedy),
-        effect: None,
-        ..decision
-    }
+    refused(decision, explanation, remedy)
+}
+
+fn refused(decision: Decision, explanation: String, remedy: String) -> Decision {
+    let remedy = Some(remedy);
+    Decision { allowed: false, explanation, rule: None, remedy, effect: None, ..decision }
 }
 
 /// A place that may be written may be none for sockets.
