@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
 /// Where this person's saved guests are: kept between runs of the tests, as they are for users.
 pub fn cache(person: Person) -> PathBuf {
@@ -35,21 +35,57 @@ pub fn sh(place: &Place, options: &[&str], script: &str) -> Finished {
     start(place, options, &["sh", "-c", script]).finish()
 }
 
-/// Runs a test for everybody who can have a guest here. One such test at a time: an emulated guest needs a processor
-/// for itself, and machines that run tests have few.
+/// Runs a test for everybody who can have a guest here. One such test at a time for each processor: an emulated guest
+/// needs one for itself.
 pub fn guests(test: impl Fn(&Place)) {
-    guests_of(&people(), test);
+    guests_of(&people(), Turn::take(1), test);
 }
 
 /// The same for an ordinary user alone: each start takes a second, and root can do no less.
 pub fn guests_of_one(test: impl Fn(&Place)) {
     let people = people();
-    guests_of(&people[people.len() - 1..], test);
+    guests_of(&people[people.len() - 1..], Turn::take(1), test);
 }
 
-fn guests_of(these: &[Person], test: impl Fn(&Place)) {
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+/// The same for one that changes what all guests of a person are made from, or that counts on a quick machine: no other
+/// test has guests meanwhile.
+pub fn guests_apart(test: impl Fn(&Place)) {
+    guests_of(&people(), Turn::take(Turn::all()), test);
+}
+
+/// [`guests_apart`] for an ordinary user alone.
+pub fn guests_of_one_apart(test: impl Fn(&Place)) {
+    let people = people();
+    guests_of(&people[people.len() - 1..], Turn::take(Turn::all()), test);
+}
+
+/// So many of the turns that are had at a time.
+struct Turn(usize);
+
+/// How many are had, and who waits for some.
+static TURNS: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
+impl Turn {
+    fn all() -> usize {
+        std::thread::available_parallelism().map_or(1, usize::from)
+    }
+
+    fn take(these: usize) -> Turn {
+        let had = TURNS.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let had = TURNS.1.wait_while(had, |had| *had + these > Turn::all());
+        *had.unwrap_or_else(PoisonError::into_inner) += these;
+        Turn(these)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *TURNS.0.lock().unwrap_or_else(PoisonError::into_inner) -= self.0;
+        TURNS.1.notify_all();
+    }
+}
+
+fn guests_of(these: &[Person], _turn: Turn, test: impl Fn(&Place)) {
     static READY: OnceLock<Vec<(u32, Result<(), String>)>> = OnceLock::new();
     let ready = READY.get_or_init(|| {
         let one = |person: Person| {

@@ -1,6 +1,6 @@
 //! `ringfence fork` of sessions of `--tier vm`: another one goes on from where the first is.
 
-use super::vm::{guests, guests_of_one, ringfence, start};
+use super::vm::{guests, guests_of_one, guests_of_one_apart, ringfence, start};
 use ringfence_tests::{Finished, Place, Running, until};
 use rustix::process::Signal;
 use std::fs;
@@ -367,7 +367,7 @@ fn stopped(place: &Place, both: &[String; 2]) -> Running {
 
 #[test]
 fn a_session_is_not_held_for_a_fork_that_is_stopped() {
-    guests_of_one(|place| {
+    guests_of_one_apart(|place| {
         let both = names(place, "held");
         let script = "mkfifo /tmp/go; echo layer >new; echo up; read word </tmp/go; echo $word";
         let session = || {

@@ -1,6 +1,6 @@
 //! Clones that go on from QEMU's saved process, and those for which it is of no use.
 
-use super::vm::{cache, guests, guests_of_one, ringfence, start};
+use super::vm::{cache, guests_apart, guests_of_one_apart, ringfence, start};
 use ringfence_tests::{Place, Running, binary, write_program};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ fn writes_a_word(instruction: [u8; 4]) -> Vec<u8> {
 /// What QEMU draws itself is the same in all clones of its saved process: a guest's program is given none of it.
 #[test]
 fn no_two_clones_draw_the_same_numbers() {
-    guests_of_one(|place| {
+    guests_of_one_apart(|place| {
         let program = place.project("draws");
         let draw = |instruction| {
             write_program(&program, writes_a_word(instruction));
@@ -122,7 +122,7 @@ fn no_two_clones_draw_the_same_numbers() {
 
 #[test]
 fn a_clone_goes_on_from_the_process_that_was_saved() {
-    guests(|place| {
+    guests_apart(|place| {
         let template = template(place);
         assert_eq!(fs::read_to_string(template.join("no-process")).ok(), None);
         assert_eq!(started(place), "restored");
@@ -155,7 +155,7 @@ fn a_clone_goes_on_from_the_process_that_was_saved() {
 
 #[test]
 fn a_clone_has_open_what_the_saved_process_had() {
-    guests(|place| {
+    guests_apart(|place| {
         let template = template(place);
         let saved: Value =
             serde_json::from_slice(&fs::read(template.join("process")).unwrap()).unwrap();
@@ -191,7 +191,7 @@ fn a_clone_has_open_what_the_saved_process_had() {
 /// What the restorer relocated, wrote and allocated is of no use to a process that goes on.
 #[test]
 fn a_clone_holds_nothing_of_the_program_that_made_it() {
-    guests_of_one(|place| {
+    guests_of_one_apart(|place| {
         if fs::metadata(template(place).join("process")).is_err() {
             return;
         }
@@ -216,7 +216,7 @@ fn a_clone_holds_nothing_of_the_program_that_made_it() {
 
 #[test]
 fn what_was_saved_and_does_not_fit_is_not_used_and_nothing_runs_twice() {
-    guests_of_one(|place| {
+    guests_of_one_apart(|place| {
         let template = template(place);
         let (process, pages) = (template.join("process"), template.join("pages"));
         let (kept_process, kept_pages) = (fs::read(&process).unwrap(), fs::read(&pages).unwrap());
@@ -279,7 +279,7 @@ fn what_was_saved_and_does_not_fit_is_not_used_and_nothing_runs_twice() {
 /// A limit that one run has, and a clone that somebody kills, say nothing of the saved process.
 #[test]
 fn what_was_saved_is_kept_where_one_run_alone_cannot_use_it() {
-    guests_of_one(|place| {
+    guests_of_one_apart(|place| {
         let template = template(place);
         let (process, why) = (template.join("process"), template.join("no-process"));
         // No number is as high as those that a restorer puts descriptors out of the way at.
@@ -320,7 +320,7 @@ fn what_was_saved_is_kept_where_one_run_alone_cannot_use_it() {
 /// A cache cleaner, or one who was killed while removing it, leaves parts of a saved guest.
 #[test]
 fn a_guest_boots_where_a_saved_one_is_not_whole() {
-    guests_of_one(|place| {
+    guests_of_one_apart(|place| {
         let template = template(place);
         fs::remove_file(template.join("state")).unwrap();
         assert!(template.join("memory").exists());
@@ -335,7 +335,7 @@ fn a_guest_boots_where_a_saved_one_is_not_whole() {
 /// a directory that is nobody's.
 #[test]
 fn a_saved_guest_that_was_cut_off_is_made_anew_and_what_was_left_goes() {
-    guests_of_one(|place| {
+    guests_of_one_apart(|place| {
         let template = template(place);
         let cache = template.parent().unwrap().to_owned();
         let left = || {
