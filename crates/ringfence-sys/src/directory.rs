@@ -2,7 +2,8 @@
 
 use crate::fd::{CWD, DIRECTORY, open_at};
 use crate::{Result, sys};
-use std::ffi::{CString, OsString};
+use std::ffi::{CStr, CString, OsString};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,20 @@ impl Kind {
     pub fn may_be_link(self) -> bool {
         matches!(self.0, libc::DT_LNK | libc::DT_UNKNOWN)
     }
+}
+
+/// When a name in a directory was changed last, its link not followed, in nanoseconds since 1970 (`st_ctim`, inode(7)).
+///
+/// # Errors
+/// The kernel's.
+pub fn changed(directory: BorrowedFd<'_>, name: &CStr) -> Result<i128> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    let (fd, flags) = (directory.as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
+    // SAFETY: the name ends with a zero byte, and `stat` is room for the answer.
+    unsafe { sys!(newfstatat, fd, name.as_ptr(), stat.as_mut_ptr(), flags) }?;
+    // SAFETY: the call has filled it.
+    let stat = unsafe { stat.assume_init() };
+    Ok(i128::from(stat.st_ctime) * 1_000_000_000 + i128::from(stat.st_ctime_nsec))
 }
 
 /// Bytes read at once: some hundred names.
@@ -96,6 +111,7 @@ impl<D: AsFd> Iterator for Names<D> {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn all_names_come_once_with_their_kinds() {
@@ -112,6 +128,10 @@ mod tests {
         assert_eq!(own, theirs.map(|entry| entry.file_name()).collect());
         assert_eq!(names.len(), 502);
         let open = std::fs::File::open(&root).expect("it opens");
+        let theirs = root.join("link").symlink_metadata().expect("it is there");
+        let theirs = i128::from(theirs.ctime()) * 1_000_000_000 + i128::from(theirs.ctime_nsec());
+        assert_eq!(changed(open.as_fd(), c"link"), Ok(theirs));
+        assert_eq!(changed(open.as_fd(), c"absent"), Err(crate::Errno::ENOENT));
         assert!(Names::once(open.as_fd()).eq(names.iter().cloned()));
         let directories: Vec<_> = names
             .iter()

@@ -46,6 +46,7 @@ pub mod stream;
 pub mod terminal;
 pub mod unix;
 pub mod watch;
+pub mod words;
 
 pub use syscalls::{Errno, Sysno};
 

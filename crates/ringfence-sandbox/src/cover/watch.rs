@@ -4,6 +4,8 @@ use super::Cover;
 use ringfence_sys as sys;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
@@ -11,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use sys::Errno;
 use sys::fd::CWD;
+
+/// Room for what is told of the mounts of a view: half of it is used mostly.
+const MOUNTS: usize = 16 << 10;
 
 /// Directories watched at most.
 const MOST: usize = 512;
@@ -209,7 +214,10 @@ pub(crate) fn left(covers: Vec<Cover>, warden: i32) -> Option<Vec<PathBuf>> {
 
 /// The mount points of a process's view.
 fn mounted(process: i32) -> Option<HashSet<PathBuf>> {
-    let text = std::fs::read(format!("/proc/{process}/mountinfo")).ok()?;
+    // The kernel does not say how long it is: without room it is read 32 bytes at first, and twice as many each time.
+    let mut text = Vec::with_capacity(MOUNTS);
+    let mut file = File::open(format!("/proc/{process}/mountinfo")).ok()?;
+    file.read_to_end(&mut text).ok()?;
     Some(mount_points(&text))
 }
 

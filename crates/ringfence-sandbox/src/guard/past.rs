@@ -23,15 +23,66 @@ use ringfence_start::mark;
 use ringfence_start::runs::{ABOVE_A_TREE, NOTE, OPEN};
 use ringfence_sys as sys;
 use std::cell::OnceCell;
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
+use sys::words::Words;
+
+/// Words of a note.
+const WORDS: usize = NOTE / size_of::<AtomicI64>();
 
 /// Earlier runs, and those that go on.
 #[derive(Debug, Default)]
-pub(super) struct Past(Vec<u8>);
+pub(super) struct Past {
+    notes: Notes,
+    /// When those ended, or will at the earliest, that have no end: by their places in the list.
+    ends: BTreeMap<usize, i64>,
+}
+
+/// What is in the file.
+#[derive(Debug)]
+enum Notes {
+    /// Mapped: there are hundreds of kilobytes, and of most notes the first word is looked at alone.
+    Mapped(Words),
+    /// Read, where that cannot be.
+    Read(Vec<AtomicI64>),
+}
+
+impl Default for Notes {
+    fn default() -> Notes {
+        Notes::Read(Vec::new())
+    }
+}
+
+impl Notes {
+    fn of(mut file: &File) -> std::io::Result<Notes> {
+        let length = usize::try_from(file.metadata()?.len()).unwrap_or(0);
+        if let Ok(words) = Words::map(file.as_fd(), length / NOTE * WORDS) {
+            return Ok(Notes::Mapped(words));
+        }
+        let mut bytes = Vec::with_capacity(length);
+        file.read_to_end(&mut bytes)?;
+        Ok(Notes::from(bytes.as_slice()))
+    }
+
+    fn words(&self) -> &[AtomicI64] {
+        match self {
+            Notes::Mapped(words) => words.as_ref(),
+            Notes::Read(words) => words,
+        }
+    }
+}
+
+impl From<&[u8]> for Notes {
+    fn from(bytes: &[u8]) -> Notes {
+        let words = bytes.as_chunks::<8>().0.iter();
+        Notes::Read(words.map(|word| AtomicI64::new(i64::from_ne_bytes(*word))).collect())
+    }
+}
 
 impl Past {
     /// Whether a path could be changed from inside at a time, its last moment ([`mark::latest`]). `trees` are those of the run that goes on: what lies in
@@ -51,7 +102,7 @@ impl Past {
         let path = path.ancestors().map(hash).collect::<Vec<u64>>();
         let tops = trees;
         let trees: Vec<u64> = trees.iter().flat_map(|tree| tree.ancestors()).map(hash).collect();
-        let notes = || self.0.as_chunks::<NOTE>().0.iter().map(parse);
+        let notes = || self.notes();
         // By what the directories are: a tree can have been renamed since.
         let known = OnceCell::new();
         let known = |place| known.get_or_init(|| by_identity(whole, tops)).contains(&place);
@@ -83,24 +134,30 @@ impl Past {
 
     /// Whether one has no end yet, wherever its trees are: what is in one can have been moved to others.
     pub fn goes_on(&self) -> bool {
-        self.0.as_chunks::<NOTE>().0.iter().map(parse).any(|(_, end, _)| end == i64::MAX)
+        self.notes().any(|(_, end, _)| end == i64::MAX)
     }
 
-    /// Gives an end to each run that has none. `end` says when it was, given its start.
+    /// The start, the end and the place of each note.
+    fn notes(&self) -> impl Iterator<Item = (i64, i64, u64)> {
+        let notes = self.notes.words().as_chunks::<WORDS>().0.iter().enumerate();
+        notes.map(|(at, note)| {
+            let [start, end, place] = note.each_ref().map(|word| word.load(Ordering::Relaxed));
+            // One that ended since then has its own.
+            let end =
+                if end == OPEN { self.ends.get(&at).copied().unwrap_or(i64::MAX) } else { end };
+            (start, end, place.cast_unsigned())
+        })
+    }
+
+    /// Gives an end to each run that has none. `end` says when it was, given its place in the file and its start.
     fn close(&mut self, mut end: impl FnMut(usize, i64) -> i64) {
-        for (at, note) in self.0.as_chunks_mut::<NOTE>().0.iter_mut().enumerate() {
-            let (start, known, _) = parse(note);
+        for (at, note) in self.notes.words().as_chunks::<WORDS>().0.iter().enumerate() {
+            let [start, known, _] = note.each_ref().map(|word| word.load(Ordering::Relaxed));
             if known == OPEN {
-                note[8..16].copy_from_slice(&end(at * NOTE, start).to_ne_bytes());
+                self.ends.insert(at, end(at * NOTE, start));
             }
         }
     }
-}
-
-fn parse(note: &[u8; NOTE]) -> (i64, i64, u64) {
-    let number = |at: usize| -> [u8; 8] { std::array::from_fn(|byte| note[at + byte]) };
-    let (start, end) = (i64::from_ne_bytes(number(0)), i64::from_ne_bytes(number(8)));
-    (start, end, u64::from_ne_bytes(number(16)))
 }
 
 /// What may be noted of a path by the directories that it is in, and of trees, whatever these are called now.
@@ -131,10 +188,8 @@ pub fn made_by_a_run(path: &Path) -> bool {
 }
 
 fn read_from(path: &Path) -> std::io::Result<Past> {
-    let mut file = fs::OpenOptions::new().read(true).write(true).open(path)?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    let mut past = Past(bytes);
+    let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
+    let mut past = Past { notes: Notes::of(&file)?, ends: BTreeMap::new() };
     let now = nanoseconds(sys::file::time_mark());
     past.close(|at, start| {
         if sys::lock::is_held(file.as_fd(), start.unsigned_abs()).unwrap_or(true) {
@@ -165,6 +220,10 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::path::PathBuf;
 
+    fn of(notes: &[u8]) -> Past {
+        Past { notes: Notes::from(notes), ends: BTreeMap::new() }
+    }
+
     /// All was changed lately.
     fn lately(_: &Path) -> Option<i128> {
         Some(i128::MAX)
@@ -180,7 +239,7 @@ mod tests {
         notes.extend(write(5, 9, "/w/a b\nc"));
         // Cut off: not read.
         notes.extend(&write(0, i64::MAX, "/")[..NOTE - 1]);
-        let past = Past(notes);
+        let past = of(&notes);
         let inside = Path::new("/w/a b\nc/x/.git/config");
         assert!(past.holds(inside, &[], 5, &lately) && past.holds(inside, &[], 9, &lately));
         assert!(past.holds(Path::new("/w/other"), &[], 50, &lately));
@@ -200,19 +259,19 @@ mod tests {
     fn what_was_granted_by_name_is_none_of_that_runs() {
         let mut notes = write(50, 90, "/w").to_vec();
         notes.extend(Noted::Granted(Path::new("/w/sub/.vscode")).note(50, 90));
-        let past = Past(notes.clone());
+        let past = of(&notes);
         assert!(past.holds(Path::new("/w/sub/.git/config"), &[], 60, &lately));
         assert!(past.holds(Path::new("/w/sub"), &[], 60, &lately));
         assert!(!past.holds(Path::new("/w/sub/.vscode/tasks.json"), &[], 60, &lately));
         assert!(!past.holds(Path::new("/w/sub/.vscode/tasks.json"), &[], 10, &lately));
         // A file, and not what is made in its place.
         notes.extend(Noted::GrantedFile(Path::new("/w/sub/.envrc")).note(50, 90));
-        let past = Past(notes.clone());
+        let past = of(&notes);
         assert!(!past.holds(Path::new("/w/sub/.envrc"), &[], 60, &lately));
         assert!(past.holds(Path::new("/w/sub/.envrc/.git/config"), &[], 60, &lately));
         // Another run, of the same time, had no such grant.
         notes.extend(write(40, 70, "/w"));
-        let past = Past(notes);
+        let past = of(&notes);
         assert!(past.holds(Path::new("/w/sub/.vscode/tasks.json"), &[], 60, &lately));
         assert!(past.holds(Path::new("/w/sub/.envrc"), &[], 60, &lately));
     }
@@ -234,8 +293,8 @@ mod tests {
         let moved = Path::new("/w/y/.git/config");
         let prepared = run(10, 20, &["/w/sub"]);
         // Nothing could move it so far.
-        assert!(!Past(prepared.clone()).holds(moved, &[], 15, &lately));
-        let past = Past([prepared.clone(), run(30, 40, &["/w"])].concat());
+        assert!(!of(&prepared).holds(moved, &[], 15, &lately));
+        let past = of(&[prepared.clone(), run(30, 40, &["/w"])].concat());
         assert!(past.holds(moved, &[], 15, &lately) && past.holds(moved, &[], 35, &lately));
         assert!(
             !past.holds(moved, &[], 25, &lately)
@@ -252,15 +311,15 @@ mod tests {
         assert!(!past.holds(moved, &[], 15, &only(&["w"])));
         assert!(!past.holds(moved, &[], 15, &only(&["y"])));
         // A run that was over before it was written did not.
-        let early = Past([run(1, 9, &["/w"]), prepared.clone()].concat());
+        let early = of(&[run(1, 9, &["/w"]), prepared.clone()].concat());
         assert!(!early.holds(moved, &[], 15, &lately));
         // Two moves, and the second run's tree is where the first put it.
         let twice = [prepared.clone(), run(30, 40, &["/w"]), run(50, 60, &["/w/y"])].concat();
-        assert!(Past(twice).holds(moved, &[Path::new("/w/y")], 15, &lately));
+        assert!(of(&twice).holds(moved, &[Path::new("/w/y")], 15, &lately));
         // From one tree of a run into another of its trees.
         let beside = Path::new("/v/.git/config");
-        assert!(!Past(prepared.clone()).holds(beside, &[Path::new("/v")], 15, &lately));
-        assert!(Past(prepared).holds(beside, &[Path::new("/v"), Path::new("/w/sub")], 15, &lately));
+        assert!(!of(&prepared).holds(beside, &[Path::new("/v")], 15, &lately));
+        assert!(of(&prepared).holds(beside, &[Path::new("/v"), Path::new("/w/sub")], 15, &lately));
     }
 
     #[test]
@@ -282,11 +341,9 @@ mod tests {
         let begun = begin_in(&place.join("state/runs"), &noted(&trees), 10).expect("a note");
         assert!(begun.end());
         let written = fs::read(place.join("state/runs")).expect("notes");
-        let places = |notes: &[u8]| -> Vec<u64> {
-            notes.as_chunks::<NOTE>().0.iter().map(|note| parse(note).2).collect()
-        };
+        let places = |notes: &[u8]| -> Vec<u64> { of(notes).notes().map(|note| note.2).collect() };
         assert_eq!(places(&written), places(&all), "it is written as it is read");
-        let past = Past(all);
+        let past = of(&all);
         fs::rename(&first, &other).expect("renamed");
         let holds = |name: &str, time| past.holds(&other.join(name), &[], time, &lately);
         assert!(holds("project/sub/.git/config", 15) && !holds("project/sub/.git/config", 25));

@@ -8,7 +8,7 @@
 //! (`ringfence_start::quiet`), and must not pass over what is looked at here. What was created or changed inside and is executed or trusted by
 //! host programs is moved away.
 
-use super::{Directory, Work, changed, expand, git, locked, named, quarantine};
+use super::{Directory, Work, changed, expand, git, latest, locked, named, quarantine};
 use crate::plan::GuardedTree;
 use crate::planner::glob;
 use ringfence_policy::Guarded;
@@ -16,9 +16,9 @@ use ringfence_policy::protect::git_of_worktree;
 use ringfence_start::quiet::{
     A_DIRECTORY, ENTRIES, ENTRIES_PER_MILLISECOND, is_repository, part_of_a_repository,
 };
-use ringfence_sys::directory::Names;
+use ringfence_sys::directory::{Names, changed as changed_at};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -72,10 +72,12 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree, leads_to: Option<&P
             if quarantine::is_aside(name.as_bytes()) {
                 left_aside(work, &directory, &path, &name);
             }
-            let matches = |pattern: &OsStr| glob(pattern.as_bytes(), name.as_bytes());
-            let wild: Vec<_> = wild.iter().filter(|(pattern, _)| matches(pattern)).collect();
-            for (_, guarded) in wild {
-                look(work, tree, &path, Path::new(&name), *guarded);
+            for (pattern, guarded) in &wild {
+                let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+                // Most names are none of them, by their ends.
+                if name.ends_with(end_of(pattern)) && glob(pattern, name) {
+                    look(work, tree, &path, Path::new(OsStr::from_bytes(name)), *guarded);
+                }
             }
             if let Some(candidates) = names.get(name.as_os_str()) {
                 below(work, tree, &directory, &path, &name, candidates, top);
@@ -102,6 +104,12 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree, leads_to: Option<&P
             own.into_iter().chain([path.as_path()]).for_each(|at| repository(work, tree, at, git));
         }
     }
+}
+
+/// What every name ends with that fits a pattern.
+fn end_of(pattern: &[u8]) -> &[u8] {
+    let last = pattern.iter().rposition(|byte| matches!(byte, b'*' | b'?'));
+    last.map_or(pattern, |last| &pattern[last + 1..])
 }
 
 /// A directory whose names no path reaches any more (`PATH_MAX`, path_resolution(7)): what is in it can be moved to where
@@ -262,8 +270,10 @@ fn is_of_objects(name: &OsStr) -> bool {
 /// Whether a run changed such a directory, in which it may have put something else. There may be 256 of them in each
 /// repository, so the others are not looked into.
 fn is_by_run(work: &Work<'_>, directory: &Directory, name: &OsStr) -> bool {
-    let data = directory.at(name).symlink_metadata();
-    data.is_ok_and(|data| changed(&data) >= work.guarding.since)
+    // By the descriptor: through its path in /proc each look takes three times as long.
+    let name = CString::new(name.as_bytes()).ok();
+    let known = name.and_then(|name| changed_at(directory.0.as_fd(), &name).ok());
+    known.is_some_and(|time| latest(time) >= work.guarding.since)
 }
 
 /// All that is in a repository, but for directories of objects that the run did not change. Links that the run made are
