@@ -104,9 +104,10 @@ fn one(policy: &Policy, path: &Path, missing: bool, act: Act) -> Verdict {
             .rule(&rule.source)
             .remedy(undo(rule, "deny"));
     }
-    let write = covering(Access::Write);
-    // Where all of the host is shown, these are the sandbox's own nevertheless.
-    let read = covering(Access::Read).filter(|rule| !private_in_root(policy, rule, path));
+    // What is granted around directories of the sandbox's own does not show the host's in them.
+    let write = covering(Access::Write).filter(|rule| !is_around_own(policy, rule, path));
+    let read = covering(Access::Read)
+        .filter(|rule| !private_in_root(policy, rule, path) && !is_around_own(policy, rule, path));
     match act {
         Act::Write => match (write, protection(policy, path, missing)) {
             (Some(_), Some(verdict)) => verdict,
@@ -380,6 +381,16 @@ fn private_in_root(policy: &Policy, rule: &PathRule, path: &Path) -> bool {
     // The view has no other one for it: the host's is shown, for reading.
     let temporary = path.starts_with("/var/tmp");
     rule.path == Path::new("/") && !temporary && private(policy, path).is_some()
+}
+
+/// Whether a rule's tree, less than all of the host, has a directory in it that is the sandbox's own, and a path is in that.
+fn is_around_own(policy: &Policy, rule: &PathRule, path: &Path) -> bool {
+    if policy.tier == TierChoice::Process || rule.path.parent().is_none() {
+        return false;
+    }
+    let home = (policy.home != Home::Host).then_some(&*policy.home_dir);
+    let mut own = ["/tmp", "/dev/shm"].map(Path::new).into_iter().chain(home);
+    own.any(|own| path.starts_with(own) && own != rule.path && own.starts_with(&rule.path))
 }
 
 /// Whether a program that is shown only what its arguments name starts in an empty directory of its own, called as the

@@ -89,6 +89,9 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree, leads_to: Option<&P
             }
             if kind.is_directory(|| path.join(&name)) {
                 let inner = path.join(&name);
+                if tree.lifted.contains(&inner) {
+                    continue;
+                }
                 if inner.as_os_str().len() > LONGEST {
                     too_deep(work, &directory.at(&name), &inner);
                 } else {

@@ -152,3 +152,20 @@ pub(super) fn remove(script: &mut Script, directory: u8, path: &Path, is_directo
     let path = script.path(path);
     script.call(Sysno::unlinkat, &[Arg::Register(directory), path, flags.into()]);
 }
+
+/// Files and directories for a size: each takes memory that no block counts. The view itself is made of some as well.
+pub(super) fn most_files(bytes: u64) -> u64 {
+    const BLOCK: u64 = 4096;
+    const AT_LEAST: u64 = 8192;
+    bytes / BLOCK + AT_LEAST
+}
+
+/// The options of a file system in memory.
+pub(super) fn memory_options<'o>(
+    mode: &'o CStr,
+    size: &'o CStr,
+    files: Option<&'o CStr>,
+) -> Vec<(&'o CStr, Option<&'o CStr>)> {
+    let files = files.map(|files| (c"nr_inodes", Some(files)));
+    [(c"mode", Some(mode)), (c"size", Some(size))].into_iter().chain(files).collect()
+}

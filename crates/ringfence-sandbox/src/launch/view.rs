@@ -8,8 +8,8 @@ mod own;
 use super::cover::Covers;
 use super::failure::{KEEP_APART, MAKE_FILE_SYSTEM, OPEN};
 use super::mounts::{
-    EEXIST, O_CLOEXEC, attach, copy_tree, make_directory, make_file, make_private, new_file_system,
-    relative, remove, set_attributes,
+    EEXIST, O_CLOEXEC, attach, copy_tree, make_directory, make_file, make_private, memory_options,
+    most_files, new_file_system, relative, remove, set_attributes,
 };
 use super::overlay::{self, Layered};
 use super::script::{Arg, CWD, Part, Script};
@@ -41,7 +41,7 @@ struct Building<'a> {
     host: bool,
     /// Directories bound so far: what is below them exists already.
     bound: Vec<PathBuf>,
-    /// Private directories over the host's: nothing is in them yet.
+    /// Directories of the sandbox's own over the host's: nothing of what is there is in them.
     emptied: Vec<PathBuf>,
     /// A home that is kept: programs of earlier runs made what is in it, links too.
     kept: Option<PathBuf>,
@@ -82,23 +82,6 @@ pub(super) fn write(script: &mut Script, plan: &Plan, skeletons: &Skeletons) {
         building.step(step);
     }
     building.finish();
-}
-
-/// Files and directories for a size: each takes memory that no block counts. The view itself is made of some as well.
-fn most_files(bytes: u64) -> u64 {
-    const BLOCK: u64 = 4096;
-    const AT_LEAST: u64 = 8192;
-    bytes / BLOCK + AT_LEAST
-}
-
-/// The options of a file system in memory.
-fn memory_options<'o>(
-    mode: &'o CStr,
-    size: &'o CStr,
-    files: Option<&'o CStr>,
-) -> Vec<(&'o CStr, Option<&'o CStr>)> {
-    let files = files.map(|files| (c"nr_inodes", Some(files)));
-    [(c"mode", Some(mode)), (c"size", Some(size))].into_iter().chain(files).collect()
 }
 
 impl<'a> Building<'a> {
@@ -207,12 +190,14 @@ impl<'a> Building<'a> {
             }
             MountOp::NamedHome { from, apart: None } => {
                 self.bind(from, path, true, NO_SUID | NO_DEVICES);
+                self.emptied.push(path.to_owned());
                 self.kept = Some(path.to_owned());
             }
             MountOp::NamedHome { from, apart: Some(apart) } => {
                 let tree = self.layered(from, true, apart);
                 self.make_target(path, true);
                 self.attach(tree, path);
+                self.emptied.push(path.to_owned());
                 self.kept = Some(path.to_owned());
             }
             MountOp::Console { from } => self.bind(from, path, false, NO_SUID | READ_ONLY),
@@ -277,9 +262,16 @@ impl<'a> Building<'a> {
         below && !self.exists_already(path) && self.covers.over(path).is_none()
     }
 
+    /// Whether a path is made in a directory of the sandbox's own, on the way to which others may put links: from that
+    /// directory, opened without any.
+    fn is_apart(&self, path: &Path) -> bool {
+        let below = self.emptied.iter().any(|own| is_inside(path, own));
+        below && !self.exists_already(path) && self.covers.over(path).is_none()
+    }
+
     /// The directory from which a path is named while it is built, and its name from there. To be left.
     fn place<'p>(&mut self, path: &'p Path) -> (u8, &'p Path) {
-        if self.is_kept(path)
+        if self.is_apart(path)
             && let (Some(parent), Some(name)) = (path.parent(), path.file_name())
         {
             return (self.open_in_view(parent), Path::new(name));
@@ -288,7 +280,7 @@ impl<'a> Building<'a> {
     }
 
     fn leave(&mut self, path: &Path, directory: u8) {
-        if self.is_kept(path) {
+        if self.is_apart(path) {
             self.script.close(directory);
         }
     }
@@ -336,7 +328,7 @@ impl<'a> Building<'a> {
     /// Attaches a tree at a path of the view and lets go of it. Inside a bound tree, whose
     /// content a sandboxed program may be changing at this moment, no component may be a link.
     fn attach(&mut self, tree: u8, path: &Path) {
-        if self.exists_already(path) || self.is_kept(path) {
+        if self.exists_already(path) || self.is_apart(path) {
             self.script.note("find", Some(path));
             let target = self.open_in_view(path);
             self.script.note("mount on", Some(path));
@@ -388,12 +380,17 @@ impl<'a> Building<'a> {
     /// A directory of the memory-backed file system, as a mount of its own that stays writable
     /// when the root is made read-only.
     fn private(&mut self, path: &Path, mode: u32) {
-        if self.is_kept(path) {
-            // What is in it would be kept.
+        let kept = self.is_kept(path);
+        if kept || !self.host && self.exists_already(path) {
+            // What is in a kept home would be kept, and what is there in a tree of the host's is the host's.
             let mode = CString::new(format!("{mode:o}")).unwrap_or_default();
             let (size, files) = (self.size.clone(), self.files.clone());
             let options = memory_options(&mode, &size, files.as_deref());
-            return self.file_system(path, c"tmpfs", &options, NO_SUID | NO_DEVICES);
+            self.file_system(path, c"tmpfs", &options, NO_SUID | NO_DEVICES);
+            if !kept {
+                self.emptied.push(path.to_owned());
+            }
+            return;
         }
         let (from, source) = if self.host {
             self.make_target(path, true);
@@ -463,7 +460,7 @@ impl<'a> Building<'a> {
         if !self.host {
             set_attributes(script, self.root, READ_ONLY, false);
         }
-        change_root(script, self.root);
+        change_root(script, self.root, self.host);
         script.close(self.root);
         if self.host {
             script.close(self.memory);
@@ -473,11 +470,16 @@ impl<'a> Building<'a> {
 
 /// Makes the mount behind `root` the root directory. The former one is stacked on it, and let go of right before
 /// the command executes ([`ringfence_start::beside`]): from then on nothing of the host's tree can be named that was
-/// not put into the new one.
-fn change_root(script: &mut Script, root: u8) {
+/// not put into the new one. In between lies the file system of which private directories are made, where the root is
+/// the host's tree: what is unmounted then is what lies on top.
+fn change_root(script: &mut Script, root: u8, between: bool) {
     let (dot, slash) = (script.text(c"."), script.text(c"/"));
     script.call(Sysno::fchdir, &[Arg::Register(root)]);
     // pivot_root(".", "."), see pivot_root(2) NOTES.
     script.call(Sysno::pivot_root, &[dot, dot]);
     script.call(Sysno::chdir, &[slash]);
+    if between {
+        const MNT_DETACH: u32 = 2;
+        script.call(Sysno::umount2, &[slash, MNT_DETACH.into()]);
+    }
 }

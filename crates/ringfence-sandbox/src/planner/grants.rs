@@ -40,6 +40,9 @@ pub(super) struct Grants {
     pub covers: BTreeMap<PathBuf, Source>,
     /// Symbolic links of trees that are granted by their parts.
     pub links: BTreeMap<PathBuf, PathBuf>,
+    /// Directories of the sandbox's own in trees of the host's: what is granted around one does not show what the host
+    /// has there, nor is that written to. (Where all of the host is granted, the view's own steps see to it.)
+    pub own: Vec<PathBuf>,
 }
 
 impl Grants {
@@ -79,11 +82,22 @@ impl Grants {
     /// The innermost granted tree that covers a path.
     pub fn covering(&self, path: &Path) -> Option<(&Path, &Grant)> {
         let (tree, grant) = self.innermost(path)?;
-        // In a covered directory it would have to be nearer.
+        // In a covered directory, or one of the sandbox's own, it would have to be nearer.
         let covered = |cover: &PathBuf| {
             cover.as_os_str().len() > tree.as_os_str().len() && within(path, cover)
         };
-        (!self.covers.keys().any(covered)).then_some((tree, grant))
+        (!self.covers.keys().chain(&self.own).any(covered)).then_some((tree, grant))
+    }
+
+    /// Notes which directories are the sandbox's own, in the tier that can show them: none that is granted itself.
+    pub fn note_own(&mut self, policy: &Policy) {
+        let home = (policy.home != Home::Host).then(|| policy.home_dir.clone());
+        let own = PRIVATE.into_iter().map(|(path, _)| PathBuf::from(path)).chain(home);
+        let in_a_tree = |path: &PathBuf| {
+            let tree = self.covering(path);
+            tree.is_some_and(|(tree, _)| tree != path && tree.parent().is_some())
+        };
+        self.own = own.filter(in_a_tree).collect();
     }
 
     /// The nearest tree above a path: the last one before it in their order, or one above what the two have in common.
@@ -116,10 +130,9 @@ impl Grants {
     /// grants never narrow.
     fn covering_kept(&self, path: &Path, own: &[&Path]) -> Option<&Grant> {
         let mut found: Option<&Grant> = None;
-        let mut private = false;
         for (below, ancestor) in path.ancestors().zip(path.ancestors().skip(1)) {
-            private |= own.contains(&below);
-            if private && ancestor.parent().is_none() {
+            // What is granted around a directory of the sandbox's own does not show the host's in it.
+            if own.contains(&below) {
                 break;
             }
             if let Some(grant) = self.trees.get(ancestor) {

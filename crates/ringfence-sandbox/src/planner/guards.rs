@@ -363,7 +363,8 @@ impl Wanted<'_, '_> {
         let granted = granted.map(|rule| rule.path.clone()).filter(|path| *path != tree);
         let (granted, files): (Vec<_>, Vec<_>) =
             granted.partition(|path| self.planning.paths.kind(path) != Kind::File);
-        let lifted = policy.unprotected.iter().filter(|path| path.starts_with(&tree)).cloned();
+        let lifted = policy.unprotected.iter().chain(&self.grants.own);
+        let lifted = lifted.filter(|path| path.starts_with(&tree)).cloned();
         let (protected, lifted): (Vec<_>, Vec<_>) =
             lifted.partition(|path| self.planning.paths.kind(path) == Kind::File);
         let files = files.into_iter().map(|path| (path, false));

@@ -269,6 +269,9 @@ fn plan_tier(
         return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
     }
     let mut grants = grants::Grants::of(&planning);
+    if tier == Tier::Namespace {
+        grants.note_own(policy);
+    }
     libraries::narrow(&mut grants, &planning, tier)?;
     let mut guards = guards::guards(&mut planning, &grants, tier)?;
     let mounts = match tier {
