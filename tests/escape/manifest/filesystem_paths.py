@@ -7,6 +7,8 @@ from harness.model import HIDDEN, READONLY, TIERS, Attack, bare, granted
 FIELD = "field survey §4, file system"
 STAT_UNCOVERED = "Landlock has no right for stat: names and sizes can be seen"
 
+OWN_VIEW = "without a view of its own the granted directory is the host's, with the home in it"
+
 
 def secret(name: str, what: str, *files: str) -> Attack:
     """A read of something in the home directory that is hidden by default."""
@@ -55,6 +57,14 @@ ATTACKS = (
            ("append", "{out}/victim.txt"), HIDDEN, source=FIELD, control=granted("-w", "{out}")),
     Attack("filesystem/create-outside", "creates a file outside the workspace",
            ("create", "{out}/new"), HIDDEN, source=FIELD, control=granted("-w", "{out}")),
+    Attack("filesystem/root-above", "comes by /.. to what lies over a root that is the host's",
+           "{P} read /..{home}/.ssh/id_ed25519 /../..{home}/.npmrc; {P} append /..{out}/victim.txt",
+           HIDDEN, flags=("-r", "/"), source="CVE-2024-21626, by the root's own parent",
+           not_in={"process": OWN_VIEW}),
+    Attack("filesystem/home-in-a-tree", "reads and writes the home in a directory that is granted",
+           "{P} read {home}/.ssh/id_ed25519 {home}/.npmrc; {P} append {home}/.npmrc",
+           HIDDEN, flags=("-w", "{base}"), source="issue 2, item 2: secrets hidden by default",
+           not_in={"process": OWN_VIEW}),
     Attack("filesystem/create-in-home", "creates a file in the home directory",
            ("create", "{home}/new"), HIDDEN, source=FIELD, may_succeed=("namespace",),
            checks=(absent("{home}/new"),)),
