@@ -140,6 +140,7 @@ mod too_deep;
 mod toolchains;
 mod tracing;
 mod truth;
+mod truth_around;
 mod truth_drawn;
 mod truth_modes;
 mod truth_sockets;
