@@ -2,7 +2,7 @@
 //! tier the lock itself.
 
 use super::grants::Grants;
-use super::{PlanError, Planning, built_in};
+use super::{PlanError, Planning, built_in, view};
 use crate::facts::Kind;
 use crate::plan::{FileRule, Landlock, Rights, Tier};
 use ringfence_policy::{Access, Home, Layer, NetworkMode, Source, Transport, own};
@@ -95,6 +95,9 @@ fn namespace_rules(planning: &Planning<'_>, grants: &Grants) -> Vec<FileRule> {
         rule("/dev/shm", Rights::Write, built_in("private shared memory")),
         rule("/tmp", Rights::Write, built_in("a private /tmp")),
     ];
+    if view::var_tmp_is_apart(policy, grants) {
+        rules.push(rule(view::VAR_TMP, Rights::Write, built_in("a private /tmp")));
+    }
     if planning.facts.user.0 != 0 {
         // Programs write their own /proc/self files; root's uid could write the kernel's.
         rules.push(rule("/proc", Rights::Use, built_in("the program's own processes")));

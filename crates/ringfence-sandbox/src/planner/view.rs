@@ -5,7 +5,7 @@ use super::guards::Guards;
 use super::{Planning, built_in, home};
 use crate::facts::Kind;
 use crate::plan::{Bus, Found, LimitStep, MountOp, MountStep, Tier};
-use ringfence_policy::{Home, Source};
+use ringfence_policy::{Home, Policy, Source};
 use ringfence_sys::mount::PROC_OF_THE_KERNEL;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -83,6 +83,17 @@ fn order(op: &MountOp) -> u8 {
 pub(super) const PRIVATE: [(&str, &str); 2] =
     [("/tmp", "a private /tmp"), ("/dev/shm", "private shared memory")];
 
+/// The other directory for temporary files.
+pub(super) const VAR_TMP: &str = "/var/tmp";
+
+/// Whether `/var/tmp` is a directory of the sandbox's own, apart from `/tmp`. A link to that is cheaper than a mount;
+/// but nothing can be granted below a link.
+pub(super) fn var_tmp_is_apart(policy: &Policy, grants: &Grants) -> bool {
+    let var_tmp = Path::new(VAR_TMP);
+    let below = |path: &PathBuf| path.starts_with(var_tmp);
+    grants.covering(var_tmp).is_none() && grants.trees.keys().chain([&policy.home_dir]).any(below)
+}
+
 struct View<'a> {
     planning: &'a Planning<'a>,
     grants: &'a Grants,
@@ -136,14 +147,12 @@ impl View<'_> {
                 built_in("a named home"),
             );
         }
-        // A link is cheaper than a mount; but nothing can be granted below a link.
-        let var_tmp = Path::new("/var/tmp");
-        let below = |path: &PathBuf| path.starts_with(var_tmp);
-        let op = if self.grants.trees.keys().chain([&policy.home_dir]).any(below) {
+        let op = if var_tmp_is_apart(policy, self.grants) {
             MountOp::Private { mode: 0o1777 }
         } else {
             MountOp::Symlink { target: PathBuf::from("/tmp") }
         };
+        let var_tmp = Path::new(VAR_TMP);
         if self.grants.covering(var_tmp).is_none() {
             self.add(var_tmp, op, built_in("a private /tmp"));
         }

@@ -3,6 +3,7 @@
 
 use ringfence_tests::{Place, Tier, everybody, everywhere};
 use std::fs;
+use std::path::Path;
 
 /// The errno names that stand for "not there or not allowed".
 const REFUSALS: [&str; 6] = [
@@ -43,7 +44,7 @@ fn the_system_is_readable_and_not_writable() {
             .ends(0);
         for path in ["/usr", "/etc", "/usr/bin", "/", "/opt", "/dev", "/proc", "/sys"] {
             refused(place, &[], &format!("echo x > {path}/ringfence-probe"));
-            assert!(!std::path::Path::new(path).join("ringfence-probe").exists());
+            assert!(!Path::new(path).join("ringfence-probe").exists());
         }
         refused(place, &[], "echo x >> /etc/passwd");
         refused(place, &[], "rm /usr/bin/env");
@@ -127,7 +128,7 @@ fn a_grant_within_another_one_is_there_by_the_home() {
 fn temporary_directories_are_private() {
     everywhere(|place| {
         let name = format!("seen-{}", place.root().file_name().unwrap().display());
-        let on_host = std::path::Path::new("/tmp").join(&name);
+        let on_host = Path::new("/tmp").join(&name);
         fs::write(&on_host, "x").unwrap();
         let seen = place.sh(&[], &format!("cat /tmp/{name}"));
         fs::remove_file(&on_host).unwrap();
@@ -159,6 +160,16 @@ fn a_project_in_a_directory_for_temporary_files_works() {
             let ended = ringfence_tests::Running::start(command).finish();
             assert_eq!(ended.quiet(), project.path().to_str().unwrap());
             assert_eq!(fs::read_to_string(project.path().join("made")).unwrap(), "x\n");
+            // The directory around it is one for temporary files inside as well, and the sandbox's own.
+            if place.tier != Tier::Process {
+                let script = format!("f=$(mktemp -p {base}) && echo y > $f && cat $f && echo $f");
+                let mut command = place.ringfence_run();
+                command.current_dir(project.path()).args(["--", "sh", "-c", &script]);
+                let said = ringfence_tests::Running::start(command).finish().quiet();
+                let (written, file) = said.split_once('\n').unwrap();
+                assert_eq!(written, "y");
+                assert!(file.starts_with(base) && !Path::new(file).exists(), "{file}");
+            }
         }
     });
 }
