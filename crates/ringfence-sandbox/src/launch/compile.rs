@@ -321,7 +321,7 @@ fn write_build(
     }
     script.mark(c"view");
     if let Some(landlock) = &plan.landlock {
-        confine::write_rules(script, landlock, own);
+        confine::write_rules(script, landlock, own, plan.machine.is_some());
     }
     if let Some(own) = own {
         script.close(own);

@@ -58,9 +58,11 @@ pub(super) fn write_new_ruleset(script: &mut Script, plan: &Landlock) {
 
 /// Fills the ruleset, in the child, once the view is the sandbox's own. `private` holds the process tier's
 /// directory: in that tier there is no view to wait for, and often there are hundreds of rules, so that the
-/// process that becomes the command makes some of them.
-pub(super) fn write_rules(script: &mut Script, plan: &Landlock, private: Option<u8>) {
-    let sockets = if plan.no_sockets { access::MAKE_SOCK } else { 0 };
+/// process that becomes the command makes some of them. `bridge`: it is that of a virtual machine, which makes the files
+/// of the guest's sockets (mknod(2)). Those are the guest's kernel's own: nobody meets over them who holds one of the
+/// host's, and what the bridge itself binds its launcher judges all the same.
+pub(super) fn write_rules(script: &mut Script, plan: &Landlock, private: Option<u8>, bridge: bool) {
+    let sockets = if plan.no_sockets && !bridge { access::MAKE_SOCK } else { 0 };
     let chunks: Vec<_> = plan.files.chunk_by(|a, b| a.path == b.path && a.file == b.file).collect();
     let aside = if private.is_some() { chunks.len() * 2 / 5 } else { 0 };
     for (number, same) in chunks.into_iter().enumerate() {

@@ -45,8 +45,12 @@ fn what_a_guest_writes_is_judged_kept_apart_and_taken_back() {
 
 #[test]
 fn the_host_connects_in_to_what_a_guest_publishes() {
-    const SERVER: &str = "import socket, sys\nserver = socket.socket()\n\
-        server.bind(('127.0.0.1', 7001))\nserver.listen()\nprint('ready', flush=True)\n\
+    // Its Unix sockets are the guest's kernel's, wherever their files are.
+    const SERVER: &str = "import os, socket, sys\nserver = socket.socket()\n\
+        server.bind(('127.0.0.1', 7001))\nserver.listen()\n\
+        for name in '/tmp/s', os.path.expanduser('~/s'), 's':\n\
+        \x20   socket.socket(socket.AF_UNIX).bind(name)\n\
+        print('ready', flush=True)\n\
         client, _ = server.accept()\nclient.sendall(b'served ' + client.recv(16))\nclient.close()\n";
     guests_of_one(|place| {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
