@@ -11,6 +11,7 @@
 //! ```
 
 mod newcomers;
+mod targets;
 mod told;
 
 use crate::calls::Answer;
@@ -30,6 +31,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use targets::Targets;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::SemaphorePermit;
@@ -48,6 +50,13 @@ const SPARE: Duration = Duration::from_secs(10);
 const TURN: usize = 64;
 /// Flows that are begun in one turn: each costs as much as dozens of datagrams.
 const BEGUN: usize = 2;
+/// What the queue of the host's socket is asked for, where the program has not asked for more: so many peers may come
+/// at once. The kernel gives what `net.core.rmem_max` allows.
+const QUEUE: i32 = 1 << 20;
+/// What the queue of one peer's answers is asked for; that of the first few flows of a port only, since the program
+/// decides how much is in it, and it is the launcher's memory.
+const ANSWERS: i32 = 4 << 20;
+const FEW: usize = 16;
 /// The largest datagram.
 const LARGEST: usize = 65_535;
 /// Numbers of flows begin here, so that no connection has the same.
@@ -89,13 +98,6 @@ struct Port {
     full: AtomicBool,
 }
 
-/// Where the program's sockets are bound, by family.
-#[derive(Clone, Copy, Debug, Default)]
-struct Targets {
-    four: Option<SocketAddr>,
-    six: Option<SocketAddr>,
-}
-
 /// Who sent something, and to which address of the host.
 type Peer = (SocketAddr, Option<IpAddr>);
 
@@ -114,31 +116,6 @@ struct Flow {
     /// Bytes to the program.
     received: AtomicU64,
     task: OnceLock<AbortHandle>,
-}
-
-impl Targets {
-    /// Adds the address that a program has bound.
-    fn add(&mut self, bound: SocketAddr, only_ipv6: bool) {
-        let port = bound.port();
-        match bound.ip().to_canonical() {
-            IpAddr::V4(ip) => {
-                let ip = if ip.is_unspecified() { Ipv4Addr::LOCALHOST } else { ip };
-                self.four = Some((ip, port).into());
-            }
-            IpAddr::V6(ip) if ip.is_unspecified() => {
-                self.six = Some((Ipv6Addr::LOCALHOST, port).into());
-                if !only_ipv6 {
-                    self.four = Some((Ipv4Addr::LOCALHOST, port).into());
-                }
-            }
-            IpAddr::V6(ip) => self.six = Some((ip, port).into()),
-        }
-    }
-
-    /// The one for a peer, of its own family where there is one.
-    fn of(&self, peer: IpAddr) -> Option<SocketAddr> {
-        if peer.is_ipv4() { self.four.or(self.six) } else { self.six.or(self.four) }
-    }
 }
 
 impl Forwarders {
@@ -176,6 +153,8 @@ impl Forwarders {
         let made = std::net::UdpSocket::bind(place).and_then(|host| {
             host.set_nonblocking(true)?;
             datagram::tell_destination(host.as_fd(), place.is_ipv6()).map_err(failed)?;
+            let theirs = datagram::queue(theirs.as_fd()).unwrap_or_default();
+            let _ = datagram::ask_for_queue(host.as_fd(), theirs.max(QUEUE));
             Ok((host.try_clone()?, host, Within::of(thread)?))
         });
         let (to_watch, host, within) = match made {
@@ -307,6 +286,9 @@ impl Port {
         self.full.store(false, Relaxed);
         let target = locked(&self.targets).of(peer.0.ip().to_canonical())?;
         let socket = std::net::UdpSocket::from(self.socket(peer.0, target)?);
+        if taken < FEW {
+            let _ = datagram::ask_for_queue(socket.as_fd(), ANSWERS);
+        }
         let flow = Arc::new(Flow {
             id: self.next.fetch_add(1, Relaxed),
             told: self.tells(),

@@ -35,9 +35,29 @@ pub struct Received {
 /// The kernel's.
 pub fn tell_destination(socket: BorrowedFd<'_>, ipv6: bool) -> Result<()> {
     if ipv6 {
-        return set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO);
+        return set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1);
     }
-    set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO)
+    set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
+}
+
+/// What was asked for a socket's queue of datagrams (`SO_RCVBUF`): the kernel doubles that, and tells the double.
+///
+/// # Errors
+/// The kernel's.
+pub fn queue(socket: BorrowedFd<'_>) -> Result<i32> {
+    Ok(crate::listener::get(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)? / 2)
+}
+
+/// Asks for room for so many bytes in a socket's queue, where it has less: the kernel gives what `net.core.rmem_max`
+/// allows.
+///
+/// # Errors
+/// The kernel's.
+pub fn ask_for_queue(socket: BorrowedFd<'_>, bytes: i32) -> Result<()> {
+    if queue(socket)? >= bytes {
+        return Ok(());
+    }
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
 }
 
 /// Receives one, never waiting.
@@ -140,10 +160,10 @@ fn destination(control: &[u8]) -> Option<IpAddr> {
     }
 }
 
-fn set(socket: BorrowedFd<'_>, level: i32, name: i32) -> Result<()> {
-    let (on, size) = (1i32, size_of::<i32>());
+fn set(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> Result<()> {
+    let size = size_of::<i32>();
     // SAFETY: the pointer is to the value, whose size is given.
-    unsafe { sys!(setsockopt, socket.as_raw_fd(), level, name, &raw const on, size) }.map(drop)
+    unsafe { sys!(setsockopt, socket.as_raw_fd(), level, name, &raw const value, size) }.map(drop)
 }
 
 /// The user and network namespaces of a process, which stay as long as this does.

@@ -147,7 +147,7 @@ fn bind(socket: &OwnedFd, address: SocketAddr, ipv6: bool) -> Result<()> {
     behalf::bind(socket.as_fd(), &behalf::raw(address, ipv6))
 }
 
-fn get(socket: BorrowedFd<'_>, level: i32, name: i32) -> Result<i32> {
+pub(crate) fn get(socket: BorrowedFd<'_>, level: i32, name: i32) -> Result<i32> {
     let mut value = 0i32;
     let mut length = size_of::<i32>() as libc::socklen_t;
     let (at, size) = (&raw mut value, &raw mut length);

@@ -1,28 +1,5 @@
 use super::*;
 
-fn address(text: &str) -> SocketAddr {
-    text.parse().expect(text)
-}
-
-#[test]
-fn a_peer_is_served_in_its_own_family_where_that_is_bound() {
-    let of = |bound: &[(&str, bool)], peer: &str| {
-        let mut targets = Targets::default();
-        bound.iter().for_each(|(bound, only)| targets.add(address(bound), *only));
-        targets.of(peer.parse().expect(peer)).map(|target| target.to_string())
-    };
-    let here4 = Some("127.0.0.1:53".to_owned());
-    let here6 = Some("[::1]:53".to_owned());
-    assert_eq!(of(&[("0.0.0.0:53", false)], "192.0.2.1"), here4);
-    assert_eq!(of(&[("0.0.0.0:53", false)], "2001:db8::1"), here4);
-    assert_eq!(of(&[("[::]:53", false)], "192.0.2.1"), here4);
-    assert_eq!(of(&[("[::]:53", false)], "2001:db8::1"), here6);
-    assert_eq!(of(&[("[::]:53", true)], "192.0.2.1"), here6);
-    assert_eq!(of(&[("[::ffff:127.0.0.1]:53", false)], "192.0.2.1"), here4);
-    assert_eq!(of(&[("10.0.0.1:53", false)], "192.0.2.1"), Some("10.0.0.1:53".to_owned()));
-    assert_eq!(of(&[], "192.0.2.1"), None);
-}
-
 /// A flow of a peer to a server, with nothing of the sandbox's between: all is on this host's loopback.
 fn flow(port: &Port, server: SocketAddr, silent: Duration) -> (std::net::UdpSocket, Arc<Flow>) {
     let bound = || std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");

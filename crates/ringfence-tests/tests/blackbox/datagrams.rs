@@ -272,6 +272,64 @@ fn peers_are_bounded_and_each_is_recorded() {
     });
 }
 
+/// Says `ready`; `many NUMBER` is answered with so many datagrams of 1,000 bytes, `count` with how many came before it,
+/// by whomever, in a queue that was asked to be long.
+const COUNTER: &str = "
+import socket, sys
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+server.bind(('127.0.0.1', 7009))
+print('ready', flush=True)
+count, data = 0, b''
+while data != b'end':
+    data, peer = server.recvfrom(70000)
+    if data == b'hello': server.sendto(data, peer)
+    elif data == b'count': server.sendto(b'%d' % count, peer)
+    elif data[:5] == b'many ':
+        for _ in range(int(data[5:])): server.sendto(bytes(1000), peer)
+    else: count += 1
+";
+
+/// So many as a queue of the largest size that an ordinary user may have by default holds.
+#[test]
+fn what_comes_at_once_arrives_as_far_as_queues_are_long() {
+    const PEERS: usize = 250;
+    const BURST: usize = 500;
+    const ANSWERS: usize = 150;
+    everybody(Tier::Namespace, |place| {
+        if !python(place) {
+            return;
+        }
+        let host = free();
+        let publish = format!("{host}:7009/udp");
+        let mut running = place.start(&["--publish", &publish], &["python3", "-c", COUNTER]);
+        running.printed("ready");
+        let to = ("127.0.0.1", host);
+        // New peers, each of whom waits for its answer and asks no second time.
+        let peers: Vec<_> = (0..PEERS).map(|_| client("127.0.0.1").unwrap()).collect();
+        for peer in &peers {
+            peer.send_to(b"hello", to).unwrap();
+        }
+        for peer in &peers {
+            assert_eq!(peer.recv(&mut [0; 16]).expect("each is answered"), 5);
+        }
+        // From one that is known.
+        let known = &peers[0];
+        rustix::net::sockopt::set_socket_recv_buffer_size(known, 8 << 20).unwrap();
+        for _ in 0..BURST {
+            known.send_to(&[b'x'; 40], to).unwrap();
+        }
+        assert_eq!(asks(known, to, b"count"), BURST.to_string());
+        // And to it.
+        known.send_to(format!("many {ANSWERS}").as_bytes(), to).unwrap();
+        for _ in 0..ANSWERS {
+            assert_eq!(known.recv(&mut [0; 2000]).expect("each arrives"), 1000);
+        }
+        known.send_to(b"end", to).unwrap();
+        running.finish().ends(0);
+    });
+}
+
 #[test]
 fn the_other_tiers_refuse() {
     everybody(Tier::Process, |place| {
