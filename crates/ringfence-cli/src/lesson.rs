@@ -15,7 +15,9 @@ use ringfence_policy::decide::Request;
 use ringfence_policy::own::LEARNING;
 use ringfence_policy::path::quote;
 use ringfence_policy::protect::held_in_home;
-use ringfence_policy::{HostFiles, NetworkMode, Policy, Subject, decide, variable_names};
+use ringfence_policy::{
+    Access, HostFiles, NetworkMode, PathRule, Policy, Subject, decide, variable_names,
+};
 use ringfence_sandbox::dbus::TRACE;
 use ringfence_session::ledger::{Reader, Row};
 use ringfence_session::place;
@@ -236,7 +238,10 @@ fn inner(
         let mut decided = asked.iter().map(|request| decide(policy, request));
         decided.any(|decision| decision.allowed && decision.layer != "private")
     };
-    let hidden = Secrets::of(policy).hidden(&granted);
+    let grants = |rule: &&PathRule| matches!(rule.access, Access::Read | Access::Write);
+    let named: Vec<_> =
+        policy.paths.iter().filter(grants).map(|rule| rule.path.as_path()).collect();
+    let hidden = Secrets::of(policy).hidden(&named, &granted);
     // What is protected would be a mount, which nobody replaces (EBUSY). All that is written is kept apart and dropped, and
     // that it was is told; a link is left, since its grant would be one of what it leads to.
     for path in held_in_home().map(|(name, _)| home.join(name)) {

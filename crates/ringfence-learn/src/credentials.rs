@@ -213,8 +213,7 @@ pub(crate) const SECRETS: [(&str, &str); 205] = [
 pub(crate) const OUTSIDE: [(&str, &str); 2] =
     [("/var/mail", "the mail"), ("/var/spool/mail", "the mail")];
 
-/// The same of the agents that there are presets for, and of displays. A run whose policy grants them, as an
-/// agent's own preset does and the feature `x11`, is shown them while it is learnt from.
+/// The same of the agents that there are presets for, and of displays.
 pub(crate) const AGENTS: [(&str, &str); 20] = [
     (".Xauthority", "the display's"),
     (".ICEauthority", "the display's"),

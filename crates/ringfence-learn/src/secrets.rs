@@ -121,8 +121,9 @@ impl Secrets {
         })
     }
 
-    /// What a run that is watched is not shown, wherever it may be, but for an agent's files that its policy grants.
-    pub fn hidden(&self, granted: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
+    /// What a run that is watched is not shown, wherever it may be, but for what its policy grants: `named` by the
+    /// rules that grant, and all that is `granted`.
+    pub fn hidden(&self, named: &[&Path], granted: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
         let open = self.homes.iter().skip(1).chain(&self.others).filter(|home| is_open(home));
         let open: Vec<(&PathBuf, Option<HashSet<OsString>>)> =
             open.map(|home| (home, names(home))).collect();
@@ -143,11 +144,32 @@ impl Secrets {
             let all = first.into_iter().chain(there);
             all.chain(self.moved.path(below)).collect::<Vec<_>>()
         };
-        let mut all: Vec<PathBuf> = SECRETS.iter().flat_map(at).collect();
-        let agents = AGENTS.iter().flat_map(at).chain(self.told().map(|(place, _)| place));
-        let agents = agents.chain(self.led.iter().map(|(place, _)| place.clone()));
-        all.extend(agents.filter(|path| !granted(path)));
-        all
+        let all =
+            SECRETS.iter().chain(&AGENTS).flat_map(at).chain(self.told().map(|(place, _)| place));
+        let all = all.chain(self.led.iter().map(|(place, _)| place.clone()));
+        all.flat_map(|place| self.beside(place, named, granted)).collect()
+    }
+
+    /// A place, or what is in it beside what is granted there: a denied directory would hide that too.
+    fn beside(
+        &self,
+        place: PathBuf,
+        named: &[&Path],
+        granted: &dyn Fn(&Path) -> bool,
+    ) -> Vec<PathBuf> {
+        if granted(&place) {
+            return Vec::new();
+        }
+        let real = Resolver::once(&self.files)
+            .real(&place)
+            .map_or_else(|_| place.clone(), |real| real.path);
+        if !named.iter().any(|rule| *rule != real && rule.starts_with(&real)) {
+            return vec![place];
+        }
+        // What cannot be listed as a whole is hidden as a whole.
+        let Some(names) = names(&real) else { return vec![place] };
+        let entries = names.into_iter().map(|name| real.join(name));
+        entries.flat_map(|entry| self.beside(entry, named, granted)).collect()
     }
 
     /// What is secret about a path, or about what it leads to.

@@ -50,7 +50,7 @@ fn what_is_secret_is_so_where_a_variable_says_that_it_is() {
         assert_eq!(secret(path), None, "{path}");
     }
     assert!(secrets.tree(Path::new("/data/ships")).is_some(), "with or without one in it");
-    let hidden = secrets.hidden(&|path| path == Path::new("/data/two"));
+    let hidden = secrets.hidden(&[], &|path| path == Path::new("/data/two"));
     let hides = |path: &str| hidden.contains(&path.into());
     assert!(
         ["/data/one", "/data/ships/config.json", "/data/tickets", "/data/keys"].map(hides)
@@ -192,14 +192,37 @@ fn the_login_of_each_agent_is_known() {
 }
 
 #[test]
-fn an_agent_that_is_granted_its_login_has_it() {
+fn what_is_granted_is_shown_and_what_is_beside_it_is_not() {
     let home = Path::new("/home/u");
-    let login = home.join(".claude/.credentials.json");
-    let all = |granted: &dyn Fn(&Path) -> bool| of(home).hidden(granted);
-    assert!(all(&|_| false).contains(&login));
-    let learnt = all(&|_| true);
-    assert!(!learnt.contains(&login) && learnt.contains(&home.join(".ssh")));
-    assert!(!learnt.contains(&home.join(".Xauthority")), "the display's, by the feature x11");
+    let all = |granted: &dyn Fn(&Path) -> bool| of(home).hidden(&[], granted);
+    let places =
+        [".claude/.credentials.json", ".Xauthority", ".ssh", ".npmrc", ".config/pip/pip.conf"];
+    for place in places.map(|place| home.join(place)) {
+        assert!(all(&|_| false).contains(&place), "{place:?}");
+        let learnt = all(&|path| path == place);
+        assert!(!learnt.contains(&place) && learnt.contains(&home.join(".aws")), "{place:?}");
+    }
+    let held = tempfile::tempdir().expect("a directory");
+    let home = held.path().canonicalize().expect("its name");
+    std::fs::create_dir_all(home.join("dots/sso")).expect("made");
+    std::os::unix::fs::symlink("dots", home.join(".aws")).expect("made");
+    for file in ["config", "credentials", "sso/granted", "sso/token"] {
+        std::fs::write(home.join("dots").join(file), "").expect("written");
+    }
+    let (one, two) = (home.join("dots/config"), home.join("dots/sso/granted"));
+    let learnt = of(&home).hidden(&[&one, &two], &|path| path == one || path == two);
+    for (name, hides) in [
+        (".aws", false),
+        ("dots", false),
+        ("dots/config", false),
+        ("dots/sso", false),
+        ("dots/sso/granted", false),
+        ("dots/credentials", true),
+        ("dots/sso/token", true),
+        (".ssh", true),
+    ] {
+        assert_eq!(learnt.contains(&home.join(name)), hides, "{name}: {learnt:?}");
+    }
 }
 
 #[test]

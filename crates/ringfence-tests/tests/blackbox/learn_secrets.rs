@@ -291,3 +291,30 @@ fn what_a_variable_leads_to_is_a_credential() {
         assert!(shown.starts_with(&format!("{SECRET}\n{SECRET}\n")), "{shown}");
     });
 }
+
+/// The document says so; else the program fails for what its own policy grants, and nothing is proposed.
+#[test]
+fn what_the_policy_grants_of_credentials_is_there() {
+    everybody(Tier::Namespace, |place| {
+        fresh(place);
+        let _ = fs::remove_file(place.project("m.toml"));
+        place.file("home/.config/pip/pip.conf", "[global]\n");
+        place.file("home/.npmrc", "npm\n");
+        place.file("home/.aws/config", "region\n");
+        place.file("home/.aws/credentials", format!("{SECRET}\n"));
+        let script = "cat ~/.config/pip/pip.conf ~/.npmrc ~/.aws/config; cat ~/.aws/credentials ~/.ssh/id_ed25519; \
+                      ls ~/.aws";
+        let grants = ["-p", "pip", "-r", "~/.npmrc", "-r", "~/.aws/config", "-o", "l.toml"];
+        let learnt = learn(place, &grants, script);
+        assert!(!learnt.text().contains(SECRET), "{}", learnt.text());
+        learnt.ends(0).prints("[global]\nnpm\nregion\nconfig\ncredentials");
+        learnt.says("filesystem.read ~/.aws/credentials?: credentials: a cloud's");
+        let learnt = learn(
+            place,
+            &["-w", "~/.aws", "-o", "m.toml"],
+            "cat ~/.aws/config; echo new >~/.aws/new",
+        );
+        learnt.ends(0).prints("region");
+        assert!(!place.at("home/.aws/new").exists(), "what is written is dropped");
+    });
+}
