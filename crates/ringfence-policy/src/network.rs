@@ -16,7 +16,8 @@ use crate::resolve::{Context, choice, pick};
 use crate::service::Elsewhere;
 use crate::shown;
 use std::cell::RefCell;
-use std::ffi::OsStr;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
@@ -40,9 +41,16 @@ pub(crate) fn resolve(
     // So was who chose a network to which no rule applies.
     let unruled = choice(merged, Key::Mode).is_some_and(|(word, _)| word != "filtered");
     let told = named(Key::AllowHost) || named(Key::Http) || unruled;
+    // What the command is given counts, before what the caller has.
+    let set = set(merged);
+    let env = |name: &str| set.get(name).cloned().or_else(|| (context.env)(name));
+    let mut variables = context.variables.clone();
+    variables.extend(set.keys().filter(|name| !context.variables.contains(name)).cloned());
+    let (home, cwd) = (context.home.clone(), context.cwd.clone());
+    let inside = Context { home, cwd, env: &env, variables, ..*context };
     for entry in merged.of_key(Key::Registries) {
         let source = merged.source(entry);
-        let (hosts, doubt) = registries(&source, policy, context)?;
+        let (hosts, doubt) = registries(&source, policy, &inside)?;
         policy.warnings.extend(doubt.filter(|_| !told));
         let rules = hosts.into_iter().map(|host| NetworkRule { host, source: source.clone() });
         network.allow.extend(rules);
@@ -104,6 +112,12 @@ pub(crate) fn resolve(
     policy.warnings.extend(idle(merged, &network)?);
     policy.warnings.extend(elsewhere.iter().filter_map(|one| unserved(one, &network)));
     Ok(network)
+}
+
+/// The variables that rules set (`-e NAME=VALUE`), as far as they are text: the others are refused later.
+fn set(merged: &Merged) -> BTreeMap<String, OsString> {
+    let entries = merged.of_key(Key::Set).filter_map(|entry| entry.text.to_str()?.split_once('='));
+    entries.map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
 /// What to say about a service that is not behind a socket of this machine, unless a rule serves it.

@@ -35,6 +35,15 @@ fn programs(reader: &Reader<'_>, names: &[&str]) -> Vec<PathBuf> {
     found
 }
 
+/// Where the first program of a name really is.
+pub(super) fn program(reader: &Reader<'_>, name: &str) -> Option<PathBuf> {
+    let path = (reader.context.env)("PATH").unwrap_or_default();
+    std::env::split_paths(&path).filter(|directory| directory.is_absolute()).find_map(|directory| {
+        let real = Resolver::new(reader.context.files).real(&directory.join(name)).ok()?;
+        real.exists.then_some(real.path)
+    })
+}
+
 fn said(reader: &Reader<'_>, file: &Path, read: fn(&str) -> Vec<String>) -> Option<Vec<String>> {
     // Without links: only then its place says who can write it.
     let file = Resolver::new(reader.context.files).real(file).ok().filter(|real| real.exists)?;

@@ -151,7 +151,12 @@ fn npm(reader: &Reader<'_>) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(reader.env("npm_config_registry").or_else(|| reader.env("NPM_CONFIG_REGISTRY")));
     let user = reader.place("NPM_CONFIG_USERCONFIG", reader.home(".npmrc"), "");
-    for file in [user, at("/etc/npmrc")] {
+    // The machine's file is below the prefix of the node that runs npm; distributions have it in /etc.
+    let machine = installed::program(reader, "node").and_then(|node| {
+        let place = node.parent()?.parent()?.join("etc/npmrc");
+        Some(Settings { path: place, led: true })
+    });
+    for file in [Some(user), machine, Some(at("/etc/npmrc"))].into_iter().flatten() {
         let said = reader.said(&file, |text| {
             // `registry`, and `@scope:registry`.
             let of = |name: &str| name == "registry" || name.ends_with(":registry");
@@ -159,7 +164,19 @@ fn npm(reader: &Reader<'_>) -> Vec<String> {
         });
         found.extend(said.into_iter().flatten());
     }
+    let yarn = reader.said(&at(reader.home(".yarnrc.yml")), yarn_settings);
+    found.extend(yarn.into_iter().flatten());
     found
+}
+
+/// Yarn's own settings, from its second version on: the registry of all, and of scopes, each in a line of its own.
+fn yarn_settings(text: &str) -> Vec<String> {
+    let value = |line: &str| {
+        let (name, value) = line.trim().split_once(':')?;
+        let value = value.split(" #").next()?.trim().trim_matches(['"', '\'']);
+        (name.trim_matches('"') == "npmRegistryServer").then(|| value.to_owned())
+    };
+    text.lines().filter_map(value).collect()
 }
 
 fn pip(reader: &Reader<'_>) -> Vec<String> {
@@ -168,11 +185,12 @@ fn pip(reader: &Reader<'_>) -> Vec<String> {
         "PIP_INDEX_URL",
         "PIP_EXTRA_INDEX_URL",
         "UV_INDEX_URL",
+        "UV_INDEX",
         "UV_DEFAULT_INDEX",
         "UV_EXTRA_INDEX_URL",
     ];
     for value in variables.iter().filter_map(|name| reader.env(name)) {
-        found.extend(value.split_whitespace().map(str::to_owned));
+        found.extend(value.split_whitespace().map(|index| unnamed(index).to_owned()));
     }
     // Beside the others, not instead of them.
     let usual = reader.config("pip/pip.conf");
@@ -181,6 +199,31 @@ fn pip(reader: &Reader<'_>) -> Vec<String> {
     let rest = [at(usual), at(reader.home(".pip/pip.conf")), at("/etc/pip.conf")];
     for file in own.into_iter().chain(rest) {
         found.extend(reader.said(&file, pip_settings).into_iter().flatten());
+    }
+    let own = reader.place("UV_CONFIG_FILE", reader.config("uv/uv.toml"), "");
+    for file in [own, at("/etc/uv/uv.toml")] {
+        found.extend(reader.said(&file, uv_settings).into_iter().flatten());
+    }
+    found
+}
+
+/// An index of uv's may have a name: `NAME=ADDRESS`.
+fn unnamed(index: &str) -> &str {
+    let named = index.split_once('=').filter(|(name, _)| !name.contains("://"));
+    named.map_or(index, |(_, address)| address)
+}
+
+/// uv's own settings: `[[index]]`, and the older names, also those for its `pip` alone.
+fn uv_settings(text: &str) -> Vec<String> {
+    let Ok(table) = text.parse::<toml::Table>() else { return Vec::new() };
+    let mut found = Vec::new();
+    let pip = table.get("pip").and_then(toml::Value::as_table);
+    for table in [Some(&table), pip].into_iter().flatten() {
+        let indexes = table.get("index").and_then(toml::Value::as_array).into_iter().flatten();
+        let extra = table.get("extra-index-url").and_then(toml::Value::as_array);
+        let values = indexes.filter_map(|index| index.get("url"));
+        let values = values.chain(table.get("index-url")).chain(extra.into_iter().flatten());
+        found.extend(values.filter_map(toml::Value::as_str).map(|it| unnamed(it).to_owned()));
     }
     found
 }
@@ -195,11 +238,17 @@ fn pip_settings(text: &str) -> Vec<String> {
 }
 
 fn cargo(reader: &Reader<'_>) -> Vec<String> {
-    ["config.toml", "config"]
-        .map(|name| reader.place("CARGO_HOME", reader.home(".cargo"), name))
-        .iter()
-        .find_map(|file| reader.said(file, cargo_settings))
-        .unwrap_or_default()
+    // `CARGO_REGISTRIES_NAME_INDEX`: its registries by variables, beside those of its file.
+    let is_index = |name: &&String| {
+        name.strip_prefix("CARGO_REGISTRIES_").is_some_and(|rest| rest.ends_with("_INDEX"))
+    };
+    let names = reader.context.variables.iter().filter(is_index);
+    let named: Vec<String> = names.filter_map(|name| reader.env(name)).collect();
+    let files = ["config.toml", "config"];
+    let mut files =
+        files.map(|name| reader.place("CARGO_HOME", reader.home(".cargo"), name)).into_iter();
+    let said = files.find_map(|file| reader.said(&file, cargo_settings));
+    named.into_iter().chain(said.into_iter().flatten()).collect()
 }
 
 fn cargo_settings(text: &str) -> Vec<String> {

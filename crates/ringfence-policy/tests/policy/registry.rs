@@ -1,6 +1,7 @@
 //! Registries are what the tools' own settings say, and nothing else.
 
 use crate::common::{Host, host};
+use ringfence_policy::Key;
 use ringfence_policy::registry::hosts;
 
 fn found(host: &Host, tool: &str) -> Vec<String> {
@@ -57,10 +58,81 @@ fn cargo() {
             .map(ToString::to_string)
             .collect::<Vec<_>>()
     );
+    let named = own.env("CARGO_REGISTRIES_CORP_INDEX", "sparse+https://by-name.example/index/");
+    assert_eq!(found(&named, "cargo")[0], "by-name.example:443");
     let moved = host()
         .with(|files| files.file("/opt/cargo/config.toml", text))
         .env("CARGO_HOME", "/opt/cargo");
     assert_eq!(found(&moved, "cargo").len(), 2);
+}
+
+#[test]
+fn the_machines_file_of_npm_is_below_the_prefix_of_node() {
+    let text = "registry=https://npm.example.org/\n";
+    for (program, real, file, believed) in [
+        ("/usr/bin/node", None, "/usr/etc/npmrc", true),
+        (
+            "/usr/bin/node",
+            Some("/usr/local/lib/node/bin/node"),
+            "/usr/local/lib/node/etc/npmrc",
+            true,
+        ),
+        (
+            "/usr/bin/node",
+            Some("/home/u/project/node/bin/node"),
+            "/home/u/project/node/etc/npmrc",
+            false,
+        ),
+        ("/usr/bin/node", None, "/usr/local/etc/npmrc", false),
+    ] {
+        let host = host().env("PATH", "/usr/bin").with(|files| {
+            let files = files.file(file, text);
+            match real {
+                Some(real) => files.file(real, "").symlink(program, real),
+                None => files.file(program, ""),
+            }
+        });
+        let rules = host.own("features = [\"node\"]").policy().network.allow;
+        let rules: Vec<_> = rules.iter().map(|rule| rule.host.to_string()).collect();
+        let expected: &[&str] = if believed { &["npm.example.org:443"] } else { &[] };
+        assert_eq!(rules, expected, "{file} for {real:?}");
+    }
+}
+
+#[test]
+fn yarn_and_uv() {
+    let text = "npmRegistryServer: \"https://yarn.example.org/\" # mine\nnpmScopes:\n  corp:\n    \
+                npmRegistryServer: 'http://corp.example'\n#npmRegistryServer: https://old.example\n";
+    let yarn = host().with(|files| files.file("/home/u/.yarnrc.yml", text));
+    assert_eq!(found(&yarn, "npm"), ["yarn.example.org:443", "corp.example:80"]);
+    let text = "index-url = \"https://one.example/simple\"\nextra-index-url = [\"https://two.example/\"]\n\
+                [[index]]\nname = \"corp\"\nurl = \"https://three.example/simple\"\n\
+                [pip]\nindex-url = \"https://four.example/simple\"\n";
+    let uv = host()
+        .with(|files| files.file("/home/u/.config/uv/uv.toml", text))
+        .env("UV_INDEX", "corp=https://five.example/a=b https://six.example/?a=b");
+    assert_eq!(
+        found(&uv, "pip"),
+        ["five", "six", "three", "one", "two", "four"].map(|name| format!("{name}.example:443"))
+    );
+}
+
+/// The command is given them, so they are its settings.
+#[test]
+fn a_registry_that_a_rule_sets_is_one() {
+    for (feature, variable, host_of) in [
+        ("node", "npm_config_registry=https://set.example/", "set.example:443"),
+        ("python", "UV_INDEX=corp=https://set.example/", "set.example:443"),
+        ("rust", "CARGO_REGISTRIES_CORP_INDEX=sparse+https://set.example/", "set.example:443"),
+        ("go", "GOPROXY=https://set.example,direct", "set.example:443"),
+    ] {
+        let name = variable.split('=').next().unwrap();
+        let own = host().env(name, "https://callers.example/");
+        let own = own.option(Key::Set, variable).own(&format!("features = [\"{feature}\"]"));
+        let rules = own.policy().network.allow;
+        let rules: Vec<_> = rules.iter().map(|rule| rule.host.to_string()).collect();
+        assert_eq!(rules, [host_of], "{variable}");
+    }
 }
 
 #[test]
