@@ -33,6 +33,8 @@ pub enum First {
     Http {
         /// The host that it names.
         host: Option<Host>,
+        /// It is asked as of a proxy: to connect, or by a whole URL.
+        proxied: bool,
     },
     /// The head of a request of another protocol that has HTTP's form (RTSP, SIP, ICAP, ICE), which some servers
     /// take for HTTP's.
@@ -108,15 +110,28 @@ pub fn fits(first: &First, name: &str, any: bool) -> Result<(), String> {
             "the TLS client of {name} names no server (SNI), so that it cannot be checked"
         )),
         First::Tls { name: Some(host), .. }
-        | First::Http { host: Some(host) }
+        | First::Http { host: Some(host), .. }
         | First::Like { host: Some(host) }
             if *host != wanted =>
         {
-            Err(format!("the client connected to {name} and then asked for {host}"))
+            Err(another(first, &name, host))
         }
         First::Broken(what) => Err(format!("the client of {name} sent {what}")),
         _ => Ok(()),
     }
+}
+
+/// What is said where a client asks for another host than it connected to. Through a proxy that a program knows of by
+/// itself nothing can be judged; through the one that the launcher knows of, all is.
+pub(crate) fn another(first: &First, name: &dyn std::fmt::Display, host: &Host) -> String {
+    let proxy = match first {
+        First::Http { proxied: true, .. } => {
+            ", as of a proxy: set HTTPS_PROXY (HTTP_PROXY for port 80) outside, for ringfence, which goes through it, \
+             and take it out of the program's own settings"
+        }
+        _ => "",
+    };
+    format!("the client connected to {name} and then asked for {host}{proxy}")
 }
 
 #[cfg(test)]
@@ -130,8 +145,8 @@ mod tests {
         let tls = |name, hidden| First::Tls { name, hidden };
         let good = [
             tls(host("a.org"), false),
-            First::Http { host: host("A.org.") },
-            First::Http { host: None },
+            First::Http { host: host("A.org."), proxied: false },
+            First::Http { host: None, proxied: false },
             First::Like { host: host("a.org") },
             First::Like { host: None },
             First::Other,
@@ -143,13 +158,16 @@ mod tests {
             tls(host("b.org"), false),
             tls(host("a.org"), true),
             tls(None, false),
-            First::Http { host: host("b.org") },
-            First::Http { host: host("192.0.2.1") },
+            First::Http { host: host("b.org"), proxied: false },
+            First::Http { host: host("192.0.2.1"), proxied: false },
             First::Like { host: host("b.org") },
+            First::Http { host: host("b.org"), proxied: true },
             First::Broken("rubbish"),
         ];
         for wrong in wrong {
-            assert!(fits(&wrong, "a.org", false).is_err(), "{wrong:?}");
+            let told = fits(&wrong, "a.org", false).expect_err("it is another");
+            let advises = matches!(wrong, First::Http { proxied: true, .. });
+            assert_eq!(told.contains("set HTTPS_PROXY"), advises, "{wrong:?}: {told}");
         }
         assert_eq!(fits(&tls(host("a.org"), true), "a.org", true), Ok(()));
     }

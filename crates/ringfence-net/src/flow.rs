@@ -350,7 +350,7 @@ fn fits(shared: &Shared, subject: &Subject, first: &First) -> Result<(), String>
         (
             _,
             First::Tls { name: Some(host), .. }
-            | First::Http { host: Some(host) }
+            | First::Http { host: Some(host), .. }
             | First::Like { host: Some(host) },
         ) if rules::denied(&shared.policy(), host, subject.port) => {
             Err(format!("the client connected to {} and asked for {host}", subject.host))
@@ -359,7 +359,7 @@ fn fits(shared: &Shared, subject: &Subject, first: &First) -> Result<(), String>
         (
             _,
             First::Tls { name: Some(host), .. }
-            | First::Http { host: Some(host) }
+            | First::Http { host: Some(host), .. }
             | First::Like { host: Some(host) },
         ) if *host != subject.host && concerned(shared, host, subject.port) => Err(format!(
             "the client connected to {} and asked for {host}, whose requests are looked at; \

@@ -262,13 +262,15 @@ fn judge(line: &[u8], target: &[u8], hosts: Vec<&[u8]>) -> First {
     };
     if line.starts_with(b"CONNECT ") {
         return match (authority(target), named) {
-            (Some(host), None) => First::Http { host: Some(host) },
-            (Some(host), Some(named)) if host == named => First::Http { host: Some(host) },
+            (Some(host), None) => First::Http { host: Some(host), proxied: true },
+            (Some(host), Some(named)) if host == named => {
+                First::Http { host: Some(host), proxied: true }
+            }
             _ => First::Broken("a CONNECT to one host and another in Host"),
         };
     }
     if target.starts_with(b"/") || target == b"*" {
-        return First::Http { host: named };
+        return First::Http { host: named, proxied: false };
     }
     // An absolute target wins over the Host field, for servers that look at no scheme too, so both must be the same.
     let Some(rest) = absolute(target) else {
@@ -280,7 +282,7 @@ fn judge(line: &[u8], target: &[u8], hosts: Vec<&[u8]>) -> First {
         (Some(host), Some(named)) if host != named => {
             First::Broken("a request with one host in its target and another in Host")
         }
-        (host, _) => First::Http { host },
+        (host, _) => First::Http { host, proxied: true },
     }
 }
 
@@ -320,7 +322,19 @@ mod tests {
     use super::*;
 
     fn host(name: &str) -> First {
-        First::Http { host: Host::parse(name).ok() }
+        First::Http { host: Host::parse(name).ok(), proxied: false }
+    }
+
+    #[test]
+    fn what_proxies_are_asked_is_known() {
+        for text in [
+            "CONNECT a.org:443 HTTP/1.1\r\nHost: a.org:443\r\n\r\n",
+            "CONNECT a.org:443 HTTP/1.0\r\n\r\n",
+            "GET http://a.org/x HTTP/1.1\r\nHost: a.org\r\n\r\n",
+        ] {
+            let expected = First::Http { host: Host::parse("a.org").ok(), proxied: true };
+            assert_eq!(read(text.as_bytes()), expected, "{text}");
+        }
     }
 
     #[test]
@@ -335,9 +349,10 @@ mod tests {
             ("OPTIONS * HTTP/1.1\r\nHost: a.org\r\n\r\n", "a.org"),
             ("x-custom /a HTTP/1.1\r\nx: y\r\nHost: [::1]:80\r\n\r\n", "::1"),
         ] {
-            assert_eq!(read(text.as_bytes()), host(name), "{text}");
+            let of = matches!(read(text.as_bytes()), First::Http { host, .. } if host == Host::parse(name).ok());
+            assert!(of, "{text}");
         }
-        assert_eq!(read(b"GET / HTTP/1.0\r\n\r\n"), First::Http { host: None });
+        assert_eq!(read(b"GET / HTTP/1.0\r\n\r\n"), First::Http { host: None, proxied: false });
     }
 
     #[test]

@@ -160,7 +160,7 @@ fn fits(subject: &Subject, first: &First) -> Result<Host, String> {
     let named = match first {
         // A hidden name is no matter: TLS ends here, for the one that shows, and nobody looks for another (RFC 9849
         // §6.1.6). Browsers send what looks like one to every host.
-        First::Tls { name, .. } | First::Http { host: name } => name,
+        First::Tls { name, .. } | First::Http { host: name, .. } => name,
         First::Broken(what) => return Err(format!("the client of {host} sent {what}")),
         First::More | First::Word | First::Watch | First::Like { .. } | First::Other => {
             return Err(format!(
@@ -179,9 +179,7 @@ fn fits(subject: &Subject, first: &First) -> Result<Host, String> {
         (_, None) => Ok(host.clone()),
         (_, Some(named)) if named == host => Ok(host.clone()),
         (_, Some(named)) if named.is_loopback() && host.is_loopback() => Ok(named.clone()),
-        (_, Some(named)) => {
-            Err(format!("the client connected to {host} and then asked for {named}"))
-        }
+        (_, Some(named)) => Err(first::another(first, host, named)),
     }
 }
 

@@ -243,6 +243,40 @@ except ConnectionError: print('reset')"
     });
 }
 
+/// What git's `http.proxy` and its like do: a grant of the proxy leads nowhere, and the sentence says where to.
+#[test]
+fn a_proxy_in_a_programs_own_settings_is_told_with_what_to_do() {
+    everywhere(|place| {
+        if !place.has("curl", "--version") {
+            return;
+        }
+        let server = Server::plain();
+        let through = format!("http://127.0.0.1:{}", proxy(server.port));
+        for (rules, asked) in [
+            (["-n", "site.test"], "http://evil.test/"),
+            (["-n", "site.test"], "https://evil.test/"),
+            (["--http", "* site.test/*"], "http://evil.test/"),
+        ] {
+            let mut command = place.ringfence_run();
+            command.env("HTTP_PROXY", &through).arg("-m").args(rules);
+            command.args([
+                "--",
+                "curl",
+                "-s",
+                "-o",
+                "/dev/null",
+                "-x",
+                "http://site.test:80",
+                asked,
+            ]);
+            Running::start(command).finish().says(
+                "the client connected to site.test and then asked for evil.test, as of a proxy: set HTTPS_PROXY \
+                 (HTTP_PROXY for port 80) outside, for ringfence,",
+            );
+        }
+    });
+}
+
 /// A name that the host's own file leads to its loopback is refused with what grants it, and `why` says the same without a
 /// run.
 #[test]
