@@ -3,10 +3,13 @@
 //! and the text that bundles have between them: no key, and nothing else in blocks of that kind. What that text says is
 //! not judged, and of a directory what comes later is not: both are documented. Where it cannot go along, the variable
 //! stays outside: with it, no TLS would work at all.
+//!
+//! So it is of what tools' own settings name, where they are shown (git's: `git_user`).
 
 use crate::decide::Subject;
 use crate::guard::plain;
 use crate::judge_path::{self, Act};
+use crate::moved::Moved;
 use crate::path::normal;
 use crate::policy::{Access, NetworkMode, Policy, Source};
 use crate::resolve::Context;
@@ -38,10 +41,27 @@ pub const VARIABLES: [&str; 17] = [
 const DIRECTORIES: &str = "SSL_CERT_DIR";
 
 /// The most bytes of a file of certificates, and files of a directory.
-const LARGEST: u64 = 4 << 20;
+pub(crate) const LARGEST: u64 = 4 << 20;
 const MOST: usize = 512;
 
-/// Shows what the variables name, or takes them away.
+/// The most bytes of a file of settings.
+const SETTINGS: u64 = 1 << 20;
+
+/// Reads what settings name, each as it is written.
+type Read = fn(&str) -> Vec<String>;
+
+/// Where tools' settings usually are, and how they name such a file.
+const TOLD: [(&str, Read); 7] = [
+    (".config/pip/pip.conf", |text| of_ini(text, "cert")),
+    (".pip/pip.conf", |text| of_ini(text, "cert")),
+    ("/etc/pip.conf", |text| of_ini(text, "cert")),
+    (".cargo/config.toml", of_cargo),
+    (".curlrc", of_curl),
+    (".config/curlrc", of_curl),
+    (".npmrc", |text| of_ini(text, "cafile")),
+];
+
+/// Shows what the variables name, or takes them away; and what settings name.
 pub(crate) fn show(
     context: &Context<'_>,
     resolver: &mut crate::files::Resolver<'_>,
@@ -77,6 +97,70 @@ pub(crate) fn show(
             }
         }
     }
+    let moved = Moved::of(&policy.home_dir, context.env);
+    let cargo = (context.env)("CARGO_HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    for (usual, read) in TOLD {
+        let elsewhere = || Some(cargo.as_ref()?.join(usual.strip_prefix(".cargo/")?));
+        let file = elsewhere().or_else(|| moved.path(usual));
+        let file = normal(&file.unwrap_or_else(|| policy.home_dir.join(usual)));
+        for value in settings(&file, read, resolver, policy) {
+            let below = value.strip_prefix("~/").map(|below| policy.home_dir.join(below));
+            // Relative to what, each tool has its own idea.
+            let path = normal(&below.unwrap_or_else(|| PathBuf::from(&value)));
+            if !path.is_absolute() {
+                continue;
+            }
+            let (file, shown) = (file.display().to_string(), path.display());
+            if let Err(why) = one(&file, &path, resolver, policy) {
+                policy.warnings.push(format!(
+                    "{file} names {shown}, which {why}: it is not shown inside; -r {shown} shows it"
+                ));
+            }
+        }
+    }
+}
+
+/// What a file of settings names, where it is shown for reading only: what a program can write grants nothing.
+fn settings(
+    file: &Path,
+    read: Read,
+    resolver: &mut crate::files::Resolver<'_>,
+    policy: &Policy,
+) -> Vec<String> {
+    let may = |real: Option<PathBuf>, act| {
+        let subject = Subject { path: file.to_owned(), real, missing: false };
+        judge_path::file(policy, &subject, act).allowed
+    };
+    // Most are not shown: that is known without a look at the host.
+    if !may(None, Act::Read) {
+        return Vec::new();
+    }
+    let Some(real) = resolver.real(file).ok().filter(|real| real.exists) else { return Vec::new() };
+    if !may(Some(real.path.clone()), Act::Read) || may(Some(real.path.clone()), Act::Write) {
+        return Vec::new();
+    }
+    resolver.files().text(&real.path, SETTINGS).map_or_else(|_| Vec::new(), |text| read(&text))
+}
+
+fn of_ini(text: &str, key: &str) -> Vec<String> {
+    let lines = crate::registry::ini(text).into_iter();
+    lines.filter(|(name, _)| name == key).map(|(_, value)| value).collect()
+}
+
+fn of_cargo(text: &str) -> Vec<String> {
+    let table = text.parse::<toml::Table>().unwrap_or_default();
+    let file = table.get("http").and_then(|http| http.get("cainfo")).and_then(toml::Value::as_str);
+    file.map(str::to_owned).into_iter().collect()
+}
+
+/// `cacert = "FILE"`, with or without dashes before it, and with `=`, `:` or blanks between the two.
+fn of_curl(text: &str) -> Vec<String> {
+    let value = |line: &str| {
+        let rest = line.trim().trim_start_matches('-').strip_prefix("cacert")?;
+        let value = rest.trim_start_matches([' ', '\t', '=', ':']);
+        (value != rest).then(|| value.trim_matches('"').to_owned())
+    };
+    text.lines().filter_map(value).collect()
 }
 
 fn source(name: &str) -> Source {
@@ -127,7 +211,7 @@ fn one(
 }
 
 /// Whether a text is certificates (RFC 7468), with any text between them, and nothing else that is written so.
-fn certificates(text: &str) -> bool {
+pub(crate) fn certificates(text: &str) -> bool {
     let (mut inside, mut any) = (None, false);
     for line in text.lines().map(str::trim) {
         let label = |word: &str| {

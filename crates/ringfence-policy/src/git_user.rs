@@ -1,6 +1,7 @@
 //! What the user's own configuration of git names for git to read: what it includes, and files of patterns. A run that is
 //! shown `~/.gitconfig` and none of these has another name or none, and commits what is to be ignored.
 
+use crate::authorities;
 use crate::files::{Real, Resolver};
 use crate::gitconfig::{Setting, parse};
 use crate::gitnamed;
@@ -21,6 +22,9 @@ const READ: [(&str, &str); 5] = [
     ("gpg", "allowedsignersfile"),
     ("mailmap", "file"),
 ];
+
+/// The one for a file with the certificates to trust, of all servers or of one: shown where it holds nothing else.
+const CERTIFICATES: (&str, &str) = ("http", "sslcainfo");
 
 /// What files are called that are kept apart because of what is in them.
 const APART: [&str; 4] = ["secret", "credential", "token", "passw"];
@@ -64,10 +68,12 @@ pub(crate) fn named(
         // What cannot be read is a refusal elsewhere.
         for setting in parse(&bytes).unwrap_or_default() {
             let include = is_include(&setting);
-            let read = READ.contains(&(&*setting.section, setting.name.as_str()))
-                && (!included || own.holds(&real.path));
+            let key = (&*setting.section, setting.name.as_str());
+            let read = READ.contains(&key) && (!included || own.holds(&real.path));
+            let trusted = key == CERTIFICATES;
             let below = if include { path.parent() } else { None };
-            let Some(target) = place(&setting, below, home).filter(|_| include || read) else {
+            let counts = include || read || trusted;
+            let Some(target) = place(&setting, below, home).filter(|_| counts) else {
                 continue;
             };
             let Ok(real) = resolver.real(&target) else { continue };
@@ -81,6 +87,10 @@ pub(crate) fn named(
             let by_program = links().any(|link| !own.holds(link))
                 || links().chain([&real.path]).any(|path| shown(path) == Some(Access::Write));
             if by_program || resolver.files().beginning(&real.path, 1).is_err() {
+                continue;
+            }
+            let text = || resolver.files().text(&real.path, authorities::LARGEST);
+            if trusted && !text().is_ok_and(|text| authorities::certificates(&text)) {
                 continue;
             }
             let text = format!("{} of {}", setting.key(), path.display());

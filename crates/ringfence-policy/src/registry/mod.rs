@@ -337,7 +337,7 @@ fn without_comments(text: &str) -> String {
 }
 
 /// The lines `name = value` of an ini-like file; indented lines continue the value.
-fn ini(text: &str) -> Vec<(String, String)> {
+pub(crate) fn ini(text: &str) -> Vec<(String, String)> {
     let mut out: Vec<(String, String)> = Vec::new();
     for line in text.lines() {
         let trimmed = line.trim();

@@ -127,3 +127,47 @@ fn a_directory_of_certificates_is_shown_as_a_whole_or_not_at_all() {
     assert_eq!(shown(AUTHORITY), (true, false));
     assert_eq!(shown("a secret"), (false, true));
 }
+
+#[test]
+fn certificates_that_shown_settings_name_are_shown_and_no_key() {
+    let key = AUTHORITY.replace("CERTIFICATE", "PRIVATE KEY");
+    for (file, settings, told) in [
+        ("/home/u/.config/pip/pip.conf", "[global]\ncert = /home/u/keep/ca.pem\n", true),
+        ("/home/u/.cargo/config.toml", "[http]\ncainfo = \"/home/u/keep/ca.pem\"\n", true),
+        ("/home/u/.curlrc", "silent\ncacert = \"/home/u/keep/ca.pem\"\n", true),
+        ("/home/u/.curlrc", "--cacert /home/u/keep/ca.pem", true),
+        ("/home/u/.npmrc", "cafile=~/keep/ca.pem\n", true),
+        ("/home/u/.gitconfig", "[http]\n\tsslCAInfo = ~/keep/ca.pem\n", false),
+        (
+            "/home/u/.config/git/config",
+            "[http \"https://git.example/\"]\nsslCAInfo=/home/u/keep/ca.pem\n",
+            false,
+        ),
+    ] {
+        let of = |text: &str, option: Option<(Key, &str)>| {
+            let host =
+                host().with(|files| files.file(file, settings).file("/home/u/keep/ca.pem", text));
+            let host = host.option(Key::AllowHost, "example.org");
+            let host = match option {
+                Some((key, value)) => host.option(key, value),
+                None => host,
+            };
+            let policy = host.policy();
+            let rule =
+                policy.paths.iter().find(|rule| rule.path == Path::new("/home/u/keep/ca.pem"));
+            (
+                rule.map(|rule| rule.access),
+                policy.warnings.iter().any(|said| said.contains("which holds")),
+            )
+        };
+        let grant = Some((Key::Read, file));
+        assert_eq!(of(AUTHORITY, grant), (Some(Access::Read), false), "{settings}");
+        for more in [&key, &format!("{AUTHORITY}{key}"), "a secret"] {
+            assert_eq!(of(more, grant), (None, told), "{settings}: {more}");
+        }
+        // What a program can write grants nothing.
+        assert_eq!(of(AUTHORITY, Some((Key::Write, file))), (None, false), "{settings}");
+        let shown = !file.ends_with("rc") && !file.contains("pip");
+        assert_eq!(of(AUTHORITY, None).0.is_some(), shown, "{settings}");
+    }
+}
