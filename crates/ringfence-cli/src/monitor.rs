@@ -137,8 +137,13 @@ fn line(decision: &NetDecision) -> String {
         },
         Event::Denied(why) => {
             let remedy = decision.decision.as_ref().and_then(|decision| decision.remedy.as_ref());
+            // Who asks for a name has not said a port.
+            let ports = match decision.way {
+                Way::Dns(_) => format!(" (ports 80 and 443; another one: {}:PORT)", decision.host),
+                _ => String::new(),
+            };
             match remedy {
-                Some(remedy) => format!("denied {place}: {why}; to allow it: {remedy}"),
+                Some(remedy) => format!("denied {place}: {why}; to allow it: {remedy}{ports}"),
                 None => format!("denied {place}: {why}"),
             }
         }

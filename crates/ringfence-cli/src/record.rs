@@ -292,7 +292,7 @@ impl Record {
             if let Some(control) = &*self.control.borrow()
                 && let Some(rules) = socket(live::RULES)
             {
-                control.listen(rules);
+                control.listen(rules, self.name.as_deref().unwrap_or(&self.id));
             }
         };
         let ledger = match Ledger::start(start, doors) {

@@ -35,7 +35,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 /// The latest refusals that one who comes later is told.
@@ -61,6 +61,8 @@ struct Inner {
     watchers: Mutex<Vec<Arc<OwnedFd>>>,
     refused: Mutex<VecDeque<Refused>>,
     questions: Questions,
+    /// What the session is called, once it can be reached.
+    session: OnceLock<String>,
     /// A person is told that somebody waits for an answer.
     notice: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -142,6 +144,7 @@ impl Control {
             watchers: Mutex::default(),
             refused: Mutex::default(),
             questions: Questions::default(),
+            session: OnceLock::new(),
             notice,
         }))
     }
@@ -180,8 +183,10 @@ impl Control {
         self.asks() && !decision.allowed && decision.rule.is_none() && !here
     }
 
-    /// Takes the socket at which clients knock.
-    pub fn listen(&self, door: OwnedFd) {
+    /// Takes the socket at which clients of a session knock, and what that is called.
+    pub fn listen(&self, door: OwnedFd, session: &str) {
+        // There is one session, however often it is launched.
+        let _ = self.0.session.set(session.to_owned());
         *locked(&self.0.door) = Some(Box::leak(Box::new(door)));
     }
 
@@ -342,9 +347,10 @@ impl Control {
         if new {
             // It may take as long as whoever reads it.
             let place = self::place(host, port);
+            let session = self.0.session.get().map_or("SESSION", String::as_str);
             (self.0.notice)(&format!(
                 "{place} is not allowed; it waits {patience:?} for an answer: ringfence watch, or \
-                 ringfence allow SESSION {}",
+                 ringfence allow {session} {}",
                 shown::word(&place)
             ));
         }

@@ -232,10 +232,12 @@ fn plan_tier(
         let remedy = format!("{}, or use --syscalls learned", facts.notify_remedy());
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
-    if tier == Tier::Process && !policy.network.sockets.is_empty() {
-        let what = "--allow-socket needs the namespace tier: the process tier refuses all local \
-                    sockets of the host"
-            .to_owned();
+    if let Some(socket) = policy.network.sockets.first().filter(|_| tier == Tier::Process) {
+        let origin = &socket.source.origin;
+        let what = format!(
+            "{} needs the namespace tier: the process tier refuses all local sockets of the host",
+            origin.strip_prefix("option ").unwrap_or(origin)
+        );
         let remedy = "use --tier namespace".to_owned();
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }

@@ -237,8 +237,10 @@ fn a_refusal_waits_for_an_answer_where_it_was_asked_to() {
         place.ringfence(["allow", &name, &format!("{host}:{port}")]).ends(0);
         running.finish().ends(0).prints("served");
         // Nobody answers in time: refused.
-        let ended = place.run(&["--ask=1s", "-n", "example.org"], &["python3", "-c", &script]);
+        let options = ["--name", &name, "--ask=1s", "-n", "example.org"];
+        let ended = place.run(&options, &["python3", "-c", &script]);
         ended.ends(0).prints("ConnectionResetError").says("waits 1s for an answer");
+        ended.says(&format!("or ringfence allow {name} {host}:{port}"));
     });
 }
 

@@ -61,6 +61,9 @@ fn a_name_is_told_with_the_records_that_were_asked_for() {
             let line = format!("denied name no.example.net {record} by getent[");
             assert_eq!(ended.ends(2).err.matches(&line).count(), 1, "{}", ended.err);
         }
+        ended.says(
+            "--allow-host no.example.net (ports 80 and 443; another one: no.example.net:PORT)",
+        );
         let mut all = told(place, "dns", &["verdict", "record", "name", "code"]);
         all.sort();
         assert_eq!(all, ["deny A no.example.net 3", "deny AAAA no.example.net 3"]);
@@ -240,6 +243,25 @@ except ConnectionError: print('reset')"
         let all = told(place, "network", &["verdict", "host", "sent"]);
         assert_eq!(all, ["deny site.test 5"]);
         assert_eq!(told(place, "http", &["verdict", "status"]), ["allow 200"]);
+    });
+}
+
+#[test]
+fn a_socket_that_a_tier_has_not_is_named_as_it_was_given() {
+    everybody(Tier::Process, |place| {
+        let path = place.at("home/agent");
+        let _ = std::fs::remove_file(&path);
+        let _agent = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let run = |options: &[&str]| {
+            let mut command = place.command(ringfence_tests::binary());
+            command.env("SSH_AUTH_SOCK", &path).args(["run", "--tier", "process"]).args(options);
+            command.args(["--", "true"]);
+            Running::start(command).finish()
+        };
+        let why =
+            "needs the namespace tier: the process tier refuses all local sockets of the host";
+        run(&["--feature", "ssh-agent"]).ends(125).says(&format!("feature ssh-agent {why}"));
+        run(&["--allow-socket", "~/agent"]).ends(125).says(&format!("--allow-socket {why}"));
     });
 }
 
