@@ -1,10 +1,12 @@
 //! The network part of a policy.
 
+use crate::decide::Subject;
 use crate::error::{Planted, PolicyError};
 use crate::files::{Real, Resolver, planted};
 use crate::guard::plain;
 use crate::host::HostRule;
 use crate::http::SecretSource;
+use crate::judge_path::{self, Act};
 use crate::key::Key;
 use crate::merge::{Entry, Merged};
 use crate::path::{Bases, PathError, anchor};
@@ -52,6 +54,9 @@ pub(crate) fn resolve(
         let source = merged.source(entry);
         let (hosts, doubt) = registries(&source, policy, &inside)?;
         policy.warnings.extend(doubt.filter(|_| !told));
+        if *entry.text == *"maven" && !hosts.is_empty() {
+            policy.warnings.extend(unseen(policy));
+        }
         let rules = hosts.into_iter().map(|host| NetworkRule { host, source: source.clone() });
         network.allow.extend(rules);
     }
@@ -82,7 +87,12 @@ pub(crate) fn resolve(
     for entry in merged.of_key(Key::Sockets) {
         let source = merged.source(entry);
         let Some(service) = crate::service::named(&entry.text, bases) else {
-            network.sockets.extend(socket(entry, &source, bases, resolver, &policy.paths)?);
+            let found = socket(entry, &source, bases, resolver, &policy.paths)?;
+            if found.is_none() {
+                let place = anchor(&entry.text, bases).ok().map(|anchored| anchored.path);
+                policy.warnings.extend(no_agent(entry, &source, place.as_slice()));
+            }
+            network.sockets.extend(found);
             continue;
         };
         let service = service.map_err(|reason| PolicyError::value(&source, reason))?;
@@ -100,6 +110,9 @@ pub(crate) fn resolve(
                 ));
             }
         }
+        if network.sockets.len() == before {
+            policy.warnings.extend(no_agent(entry, &source, &service.places));
+        }
         if !service.optional && network.sockets.len() == before {
             let reason =
                 "it leads to no socket of this machine; write `?` at the end if it may not";
@@ -112,6 +125,37 @@ pub(crate) fn resolve(
     policy.warnings.extend(idle(merged, &network)?);
     policy.warnings.extend(elsewhere.iter().filter_map(|one| unserved(one, &network)));
     Ok(network)
+}
+
+/// What to say where the hosts that Maven's settings name are allowed, and it does not see them: it asks its own then.
+fn unseen(policy: &Policy) -> Option<String> {
+    let path = policy.home_dir.join(".m2/settings.xml");
+    let subject = Subject { path: path.clone(), real: None, missing: false };
+    let shown = judge_path::file(policy, &subject, Act::Read).allowed;
+    (!shown && !judge_path::denied(policy, &path)).then(|| {
+        let grant = shown::option("-r", &path, false);
+        let path = path.display();
+        format!(
+            "{path} names hosts, which are allowed, and is not shown, since it may hold passwords: Maven asks its own \
+             instead; {grant} shows it"
+        )
+    })
+}
+
+/// What to say where a feature is for an agent alone, and no socket of one is there: what asks for it inside fails with
+/// words that lead nowhere.
+fn no_agent(entry: &Entry, source: &Source, places: &[PathBuf]) -> Option<String> {
+    const AGENTS: [(&str, &str); 2] = [
+        ("$SSH_AUTH_SOCK?", "eval \"$(ssh-agent)\", and ssh-add"),
+        ("gpg:$GNUPGHOME?", "gpgconf --launch gpg-agent"),
+    ];
+    let own = entry.text.to_str().filter(|_| entry.is_shipped());
+    let (_, start) = AGENTS.into_iter().find(|(text, _)| own == Some(*text))?;
+    let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+    let (origin, places) = (&source.origin, places.join(" or "));
+    Some(format!(
+        "{origin} has no effect: no socket is at {places}; start the agent outside: {start}"
+    ))
 }
 
 /// The variables that rules set (`-e NAME=VALUE`), as far as they are text: the others are refused later.

@@ -171,3 +171,29 @@ fn certificates_that_shown_settings_name_are_shown_and_no_key() {
         assert_eq!(of(AUTHORITY, None).0.is_some(), shown, "{settings}");
     }
 }
+
+/// What asks for one inside fails with words that lead nowhere.
+#[test]
+fn a_feature_for_an_agent_that_is_not_there_says_so() {
+    for (feature, places, start) in [
+        ("ssh-agent", "/tmp/nosuch", "eval \"$(ssh-agent)\", and ssh-add"),
+        (
+            "gpg-agent",
+            "/run/user/7/gnupg/S.gpg-agent or /home/u/.gnupg/S.gpg-agent",
+            "gpgconf --launch gpg-agent",
+        ),
+    ] {
+        let mut host =
+            host().env("SSH_AUTH_SOCK", "/tmp/nosuch").env("XDG_RUNTIME_DIR", "/run/user/7");
+        host.request.features.push(feature.to_owned());
+        let said = host.policy().warnings;
+        let sentence = format!(
+            "feature {feature} has no effect: no socket is at {places}; start the agent outside: {start}"
+        );
+        assert!(said.contains(&sentence), "{said:?}");
+    }
+    // Of others that may be missing nothing is said.
+    let mut host = host();
+    host.request.features.push("postgres".to_owned());
+    assert!(!host.policy().warnings.iter().any(|said| said.contains("no socket")));
+}

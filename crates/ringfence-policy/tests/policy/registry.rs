@@ -155,6 +155,26 @@ fn maven() {
     assert_eq!(found(&host, "maven"), ["maven.example.org:443"]);
 }
 
+/// Maven would ask its own registry, and be refused.
+#[test]
+fn settings_of_maven_that_are_not_shown_are_told_with_what_shows_them() {
+    let of = |option: Option<(Key, &str)>| {
+        let text = "<settings><mirrors><mirror><url>https://mvn.example/</url></mirror></mirrors></settings>";
+        let host = host().with(|files| files.file("/home/u/.m2/settings.xml", text));
+        let host = match option {
+            Some((key, value)) => host.option(key, value),
+            None => host,
+        };
+        host.own("extends = [\"default\"]\nfeatures = [\"java\"]").policy().warnings
+    };
+    let sentence = "/home/u/.m2/settings.xml names hosts, which are allowed, and is not shown, since it may hold \
+                    passwords: Maven asks its own instead; -r /home/u/.m2/settings.xml shows it";
+    assert!(of(None).iter().any(|said| said == sentence), "{:?}", of(None));
+    for option in [(Key::Read, "~/.m2/settings.xml"), (Key::Read, "~/.m2"), (Key::Deny, "~/.m2")] {
+        assert!(!of(Some(option)).iter().any(|said| said.contains("settings.xml")), "{option:?}");
+    }
+}
+
 #[test]
 fn an_address_of_a_registry_is_one_host_with_one_port() {
     for none in ["http://*", "http://*.example.org", "https://a.example:*", "http://a.example:1-9"]
