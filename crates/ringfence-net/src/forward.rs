@@ -10,6 +10,8 @@
 //!      ◄──                ◄─ what comes from its port        ◄──
 //! ```
 
+mod ends;
+mod flow;
 mod newcomers;
 mod targets;
 mod told;
@@ -17,6 +19,8 @@ mod told;
 use crate::calls::Answer;
 use crate::crowd;
 use crate::decision::{Event, NetDecision, Process, Way};
+use ends::{Ends, Watched};
+use flow::Flow;
 use newcomers::Newcomers;
 use ringfence_policy::{Host, Publish};
 use ringfence_sys::datagram::{self, Within};
@@ -24,18 +28,19 @@ use ringfence_sys::limit::{self, Resource};
 use ringfence_sys::listener::behalf;
 use ringfence_sys::{Errno, describe};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use targets::Targets;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::SemaphorePermit;
-use tokio::task::AbortHandle;
 use told::{More, Told};
 
 /// Flows at the same time, of one port.
@@ -77,8 +82,19 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The published UDP ports that were bound inside.
 #[derive(Default)]
 pub(crate) struct Forwarders {
-    ports: Mutex<HashMap<SocketAddr, Arc<Port>>>,
+    ports: Arc<Mutex<Ports>>,
     teller: OnceLock<Teller>,
+}
+
+/// By their places at the host.
+#[derive(Default)]
+struct Ports {
+    /// Those that a program has bound.
+    open: HashMap<SocketAddr, Arc<Port>>,
+    /// What may still be told of the peers of others, which were bound.
+    told: HashMap<SocketAddr, Told>,
+    /// How many were bound, one after the other.
+    opened: u64,
 }
 
 /// One of them.
@@ -101,23 +117,6 @@ struct Port {
 /// Who sent something, and to which address of the host.
 type Peer = (SocketAddr, Option<IpAddr>);
 
-struct Flow {
-    id: u64,
-    /// It is told of by itself.
-    told: bool,
-    peer: Peer,
-    socket: UdpSocket,
-    target: SocketAddr,
-    begun: Instant,
-    /// When something came last, in microseconds since it was begun.
-    last: AtomicU64,
-    /// Bytes from the program.
-    sent: AtomicU64,
-    /// Bytes to the program.
-    received: AtomicU64,
-    task: OnceLock<AbortHandle>,
-}
-
 impl Forwarders {
     /// Who hears of flows.
     pub fn tell(&self, teller: Teller) {
@@ -136,7 +135,7 @@ impl Forwarders {
         let only_ipv6 = behalf::only_ipv6(theirs.as_fd());
         let place = SocketAddr::new(publish.address, publish.host_port);
         let mut ports = locked(&self.ports);
-        if let Some(port) = ports.get(&place) {
+        if let Some(port) = ports.open.get(&place) {
             let bound = behalf::bind(theirs.as_fd(), raw);
             if bound.is_ok() {
                 locked(&port.targets).add(wanted, only_ipv6);
@@ -155,9 +154,11 @@ impl Forwarders {
             datagram::tell_destination(host.as_fd(), place.is_ipv6()).map_err(failed)?;
             let theirs = datagram::queue(theirs.as_fd()).unwrap_or_default();
             let _ = datagram::ask_for_queue(host.as_fd(), theirs.max(QUEUE));
-            Ok((host.try_clone()?, host, Within::of(thread)?))
+            let within = Within::of(thread)?;
+            let ends = Ends::of(&within, wanted.port());
+            Ok((host.try_clone()?, host, within, ends))
         });
-        let (to_watch, host, within) = match made {
+        let (to_watch, host, within, ends) = match made {
             Ok(made) => made,
             Err(error) => return refused(error),
         };
@@ -174,19 +175,21 @@ impl Forwarders {
             flows: Mutex::default(),
             process: process.map(Process::of),
             teller: self.teller.get().cloned(),
-            told: Mutex::default(),
-            next: AtomicU64::new(FIRST + ((ports.len() as u64) << 40)),
+            told: Mutex::new(ports.told.remove(&place).unwrap_or_default()),
+            next: AtomicU64::new(FIRST + (ports.opened << 40)),
             full: AtomicBool::default(),
         });
-        let of_thread = port.clone();
+        ports.opened += 1;
+        let (of_thread, all) = (port.clone(), self.ports.clone());
         // A descriptor for each flow.
         let _ = limit::set(Resource::OpenFiles, u64::MAX);
         let name = "ringfence-udp".to_owned();
-        let begun =
-            std::thread::Builder::new().name(name).spawn(move || serve(to_watch, &of_thread));
+        let begun = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || serve(to_watch, ends, of_thread, &all));
         match begun {
             Ok(_) => {
-                ports.insert(place, port);
+                ports.open.insert(place, port);
                 Answer::Done(Ok(()))
             }
             Err(error) => refused(error),
@@ -195,19 +198,8 @@ impl Forwarders {
 
     /// Ends all flows.
     pub fn end(&self) {
-        for port in locked(&self.ports).values() {
-            let flows: Vec<_> = locked(&port.flows).drain().map(|(_, place)| place).collect();
-            for (flow, _) in flows {
-                // Its last words may be on their way, and nobody is left to add to them.
-                while port.carry(&flow) {}
-                port.ended(&flow);
-            }
-            if let Some(More { flows, sent, received }) = locked(&port.told).more() {
-                let nobody = SocketAddr::new(port.publish.address, 0);
-                let event = Event::Counted { flows, sent, received };
-                port.tell(port.next.fetch_add(1, Relaxed), nobody, event);
-            }
-        }
+        // Nobody is left to add to what is on its way.
+        locked(&self.ports).open.values().for_each(|port| port.end(usize::MAX));
     }
 }
 
@@ -221,34 +213,93 @@ fn failed(errno: Errno) -> io::Error {
     io::Error::from_raw_os_error(errno.into_raw())
 }
 
-/// Serves until the process ends.
-fn serve(host: std::net::UdpSocket, port: &Arc<Port>) {
+/// Serves until no program has the port any more, or the process ends.
+fn serve(host: std::net::UdpSocket, ends: Option<Ends>, port: Arc<Port>, ports: &Mutex<Ports>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     // Without it the host's socket closes here: peers see that nobody is there.
     let Ok(runtime) = runtime else { return };
-    runtime.block_on(async move {
-        let Ok(host) = UdpSocket::from_std(host) else { return };
-        let mut buffer = vec![0; LARGEST];
-        let mut newcomers = Newcomers::default();
-        loop {
-            if newcomers.is_empty() && host.readable().await.is_err() {
-                return;
-            }
-            let more = port.receive(&host, &mut buffer, &mut newcomers);
-            for _ in 0..BEGUN {
-                let Some((peer, datagrams)) = newcomers.next() else { break };
-                if let Some(flow) = port.begin(peer) {
-                    datagrams.iter().for_each(|bytes| flow.inward(bytes));
-                }
-            }
-            if more || !newcomers.is_empty() {
-                tokio::task::yield_now().await;
+    let held = runtime.block_on(carry(host, ends, &port, ports));
+    // All that has the host's socket goes before anybody can bind the port again.
+    drop((runtime, port));
+    drop(held);
+}
+
+/// Carries what comes, until no program has the port any more: then nobody can bind it while what is returned is there.
+async fn carry<'p>(
+    host: std::net::UdpSocket,
+    ends: Option<Ends>,
+    port: &Arc<Port>,
+    ports: &'p Mutex<Ports>,
+) -> Option<MutexGuard<'p, Ports>> {
+    let host = UdpSocket::from_std(host).ok()?;
+    let ends = ends.and_then(Ends::watch);
+    let mut buffer = vec![0; LARGEST];
+    let mut newcomers = Newcomers::default();
+    loop {
+        if newcomers.is_empty() {
+            poll_fn(|context| match &ends {
+                Some(ends) if ends.poll(context).is_ready() => Poll::Ready(Ok(())),
+                _ => host.poll_recv_ready(context),
+            })
+            .await
+            .ok()?;
+        }
+        if let Some(ends) = ends.as_ref().filter(|ends| ends.any())
+            && let Some(held) = port.give_back(ends, ports)
+        {
+            return Some(held);
+        }
+        let more = port.receive(&host, &mut buffer, &mut newcomers);
+        for _ in 0..BEGUN {
+            let Some((peer, datagrams)) = newcomers.next() else { break };
+            if let Some(flow) = port.begin(peer) {
+                datagrams.iter().for_each(|bytes| flow.inward(bytes));
             }
         }
-    });
+        if more || !newcomers.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
 }
 
 impl Port {
+    /// Closes the port when none of those who are bound to it inside is a program's.
+    fn give_back<'p>(
+        &self,
+        ends: &Watched,
+        ports: &'p Mutex<Ports>,
+    ) -> Option<MutexGuard<'p, Ports>> {
+        // Who binds it does so under this lock.
+        let mut ports = locked(ports);
+        let left = ends.left()?;
+        // A peer's socket inside may have the same number of a port.
+        let ours: HashSet<u64> =
+            locked(&self.flows).values().map(|(flow, _)| flow.number).collect();
+        if left.iter().any(|number| !ours.contains(number)) {
+            return None;
+        }
+        // Others inside may send without an end, and are not to hold the lock.
+        self.end(1);
+        let place = SocketAddr::new(self.publish.address, self.publish.host_port);
+        ports.open.remove(&place);
+        ports.told.insert(place, std::mem::take(&mut locked(&self.told)));
+        Some(ports)
+    }
+
+    /// Ends all flows, after what is on its way out of each, of at most so many turns.
+    fn end(&self, turns: usize) {
+        let flows: Vec<_> = locked(&self.flows).drain().map(|(_, place)| place).collect();
+        for (flow, _) in flows {
+            let _ = (0..turns).all(|_| self.carry(&flow));
+            self.ended(&flow);
+        }
+        if let Some(More { flows, sent, received }) = locked(&self.told).more() {
+            let nobody = SocketAddr::new(self.publish.address, 0);
+            let event = Event::Counted { flows, sent, received };
+            self.tell(self.next.fetch_add(1, Relaxed), nobody, event);
+        }
+    }
+
     /// Takes what has come: what is of a peer that is known goes in at once, so that a flood of others costs
     /// it as little as may be. Whether more may be there.
     fn receive(&self, host: &UdpSocket, buffer: &mut [u8], newcomers: &mut Newcomers) -> bool {
@@ -291,6 +342,7 @@ impl Port {
         }
         let flow = Arc::new(Flow {
             id: self.next.fetch_add(1, Relaxed),
+            number: behalf::cookie(socket.as_fd()).ok()?,
             told: self.tells(),
             peer,
             socket: UdpSocket::from_std(socket).ok()?,
@@ -402,40 +454,6 @@ impl Port {
             event,
             decision: None,
         });
-    }
-}
-
-impl Flow {
-    /// When something came last.
-    fn heard(&self) -> Instant {
-        self.begun + Duration::from_micros(self.last.load(Relaxed))
-    }
-
-    fn silent(&self) -> Duration {
-        self.heard().elapsed()
-    }
-
-    fn touch(&self) {
-        self.last.store(self.begun.elapsed().as_micros() as u64, Relaxed);
-    }
-
-    fn answered(&self) -> bool {
-        self.sent.load(Relaxed) > 0
-    }
-
-    /// Time left until it ends.
-    fn left(&self) -> Duration {
-        let patience = if self.answered() { IDLE } else { UNANSWERED };
-        patience.saturating_sub(self.silent())
-    }
-
-    /// Carries one datagram to the program. What it has no room for, or nobody is there for, is lost,
-    /// as datagrams are.
-    fn inward(&self, bytes: &[u8]) {
-        self.touch();
-        if datagram::send(self.socket.as_fd(), bytes, self.target, None).is_ok() {
-            self.received.fetch_add(bytes.len() as u64, Relaxed);
-        }
     }
 }
 

@@ -180,7 +180,8 @@ pub struct Within {
 struct Entry {
     user: i32,
     network: i32,
-    family: i32,
+    /// Family, type and protocol of the socket.
+    kind: [i32; 3],
     address: *const u8,
     length: usize,
     /// Messages to make every address local; null where that is not needed.
@@ -210,16 +211,36 @@ impl Within {
     /// # Errors
     /// `EPERM` for who is not the user that made the namespaces, `EADDRINUSE`, `EADDRNOTAVAIL`, …
     pub fn datagrams(&self, from: SocketAddr) -> Result<OwnedFd> {
-        const STACK: usize = 64 * 1024;
         let address = behalf::raw(from, from.is_ipv6());
-        let message = |routes: &Vec<u8>| match from.ip().is_loopback() {
-            true => (std::ptr::null(), 0),
-            false => (routes.as_ptr(), routes.len()),
+        let family = if from.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
+        let kind = [family, libc::SOCK_DGRAM, libc::IPPROTO_UDP];
+        self.socket(kind, &address, !from.ip().is_loopback())
+    }
+
+    /// Makes a socket of sock_diag(7) there, which is told of what is in `groups` ([`crate::diag`]; 0 for nothing).
+    ///
+    /// # Errors
+    /// As [`Within::datagrams`]; `EPROTONOSUPPORT` without CONFIG_INET_DIAG.
+    pub fn diag(&self, groups: u32) -> Result<OwnedFd> {
+        let kind = [libc::AF_NETLINK, libc::SOCK_RAW, crate::diag::NETLINK_SOCK_DIAG];
+        // struct sockaddr_nl: the family, a gap, a number that the kernel chooses, the groups.
+        let mut address = [0; 12];
+        address[..2].copy_from_slice(&(libc::AF_NETLINK as u16).to_ne_bytes());
+        address[8..].copy_from_slice(&groups.to_ne_bytes());
+        self.socket(kind, &address, false)
+    }
+
+    /// Makes a socket of a family, type and protocol there, bound to an address.
+    fn socket(&self, kind: [i32; 3], address: &[u8], all_local: bool) -> Result<OwnedFd> {
+        const STACK: usize = 64 * 1024;
+        let message = |routes: &Vec<u8>| match all_local {
+            false => (std::ptr::null(), 0),
+            true => (routes.as_ptr(), routes.len()),
         };
         let mut entry = Entry {
             user: self.user.as_raw_fd(),
             network: self.network.as_raw_fd(),
-            family: if from.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET },
+            kind,
             address: address.as_ptr(),
             length: address.len(),
             routes: [message(&self.routes[0]), message(&self.routes[1])],
@@ -251,7 +272,7 @@ impl Within {
 
 /// What the other process does.
 extern "C" fn enter(argument: *mut c_void) -> c_int {
-    // SAFETY: `datagrams` passes its `Entry`, which nobody else uses meanwhile.
+    // SAFETY: `socket` passes its `Entry`, which nobody else uses meanwhile.
     let entry = unsafe { &mut *argument.cast::<Entry>() };
     // SAFETY: the pointers in it are to live buffers of the lengths beside them.
     entry.result = match unsafe { make(entry) } {
@@ -279,10 +300,12 @@ unsafe fn make(entry: &Entry) -> Result<usize> {
             let _ = sys!(write, netlink, message, length);
             let _ = sys!(close, netlink);
         }
-        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let socket = sys!(socket, entry.family, kind, libc::IPPROTO_UDP)?;
+        let [family, kind, protocol] = entry.kind;
+        let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let socket = sys!(socket, family, kind, protocol)?;
         let on = 1i32;
-        let (level, name) = match entry.family {
+        // Netlink knows neither.
+        let (level, name) = match family {
             libc::AF_INET6 => (libc::IPPROTO_IPV6, libc::IPV6_FREEBIND),
             _ => (libc::IPPROTO_IP, libc::IP_FREEBIND),
         };
@@ -334,6 +357,21 @@ mod tests {
         }
     }
 
+    fn the_end_of_a_socket_is_told_and_who_is_left(within: &Within) {
+        // It takes a capability, even for one's own.
+        let Ok(ends) = within.diag(crate::diag::ENDS_OF_DATAGRAMS) else { return };
+        let by = within.diag(0).expect("a socket");
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("bound");
+        let port = socket.local_addr().expect("an address").port();
+        let number = behalf::cookie(socket.as_fd()).expect("a number");
+        assert_eq!(crate::diag::bound(by.as_fd(), port), Ok(vec![number]));
+        drop(socket);
+        while crate::diag::has_ended(ends.as_fd(), port) != Ok(true) {
+            let _ = crate::fd::poll_readable(&[ends.as_fd()], -1);
+        }
+        assert_eq!(crate::diag::bound(by.as_fd(), port), Ok(Vec::new()));
+    }
+
     #[test]
     fn a_socket_is_made_in_the_namespaces_of_a_process() {
         let within = Within::of(std::process::id() as i32).expect("our own");
@@ -345,6 +383,7 @@ mod tests {
             }
             Err(errno) => assert_eq!(errno, Errno::EPERM),
         }
+        the_end_of_a_socket_is_told_and_who_is_left(&within);
         // Nothing is left of the process that did it.
         let mut status = 0i32;
         let null = std::ptr::null::<u8>();

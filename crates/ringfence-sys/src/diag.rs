@@ -7,7 +7,10 @@ use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-const NETLINK_SOCK_DIAG: i32 = 4;
+pub(crate) const NETLINK_SOCK_DIAG: i32 = 4;
+/// The groups of those that tell of UDP sockets that end, in both families (`SKNLGRP_INET_UDP_DESTROY` and
+/// `SKNLGRP_INET6_UDP_DESTROY`).
+pub const ENDS_OF_DATAGRAMS: u32 = 1 << 1 | 1 << 3;
 /// `SOCK_DIAG_BY_FAMILY`.
 const BY_FAMILY: u16 = 20;
 /// `NLM_F_REQUEST`, `NLM_F_DUMP`.
@@ -79,11 +82,48 @@ pub fn udp(by: BorrowedFd<'_>, ipv6: bool, port: u16) -> Result<u64> {
     ask(by, &question(UDP, any, any, DUMP))?;
     let mut found = Err(Errno::ENOENT);
     receive(by, |answer| {
-        if answer.get(4..6) == Some(&port.to_be_bytes()[..]) {
+        if is_at(answer, port) {
             found = found.or(word(answer, INODE).map(u64::from).ok_or(Errno::EBADMSG));
         }
     })?;
     found
+}
+
+/// The numbers (`SO_COOKIE`) of the UDP sockets that are bound to a port, whatever the address.
+///
+/// # Errors
+/// The kernel's; `ENOENT` without CONFIG_INET_UDP_DIAG.
+pub fn bound(by: BorrowedFd<'_>, port: u16) -> Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for any in [IpAddr::from([0u8; 4]), IpAddr::from([0u8; 16])] {
+        let (local, anywhere) = (SocketAddr::new(any, port), SocketAddr::new(any, 0));
+        ask(by, &question(UDP, local, anywhere, DUMP))?;
+        receive(by, |answer| {
+            if is_at(answer, port) {
+                numbers.extend(found(answer).map(|found| found.number));
+            }
+        })?;
+    }
+    Ok(numbers)
+}
+
+/// Takes what is told next by a socket of [`ENDS_OF_DATAGRAMS`]: whether one may have ended that was bound to the port.
+///
+/// # Errors
+/// `EAGAIN` when there is nothing.
+pub fn has_ended(by: BorrowedFd<'_>, port: u16) -> Result<bool> {
+    let mut buffer = [0; 1024];
+    match take(by, &mut buffer) {
+        Ok(count) => Ok(buffer[..count].get(HEADER..).is_some_and(|told| is_at(told, port))),
+        // More was told than there was room for.
+        Err(Errno::ENOBUFS) => Ok(true),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Whether a `struct inet_diag_msg` is of a socket that is bound to the port.
+fn is_at(answer: &[u8], port: u16) -> bool {
+    answer.get(4..6) == Some(&port.to_be_bytes()[..])
 }
 
 /// The numbers (`SO_COOKIE`) of the TCP sockets that listen where a connection to this address can come to.

@@ -8,6 +8,7 @@ fn flow(port: &Port, server: SocketAddr, silent: Duration) -> (std::net::UdpSock
     let peer_address = (peer.local_addr().expect("an address"), None);
     let flow = Arc::new(Flow {
         id: 0,
+        number: 0,
         told: true,
         peer: peer_address,
         socket: UdpSocket::from_std(socket).expect("watched"),

@@ -1,7 +1,7 @@
 //! `--publish PORT/udp`: datagrams from outside reach the program, its answers go back to who asked, and
 //! it can send to nobody else.
 
-use ringfence_tests::{Place, Tier, everybody};
+use ringfence_tests::{Place, Tier, everybody, until};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
@@ -191,6 +191,54 @@ fn a_port_can_be_bound_again_and_a_low_one_by_an_ordinary_user() {
             assert!(asks(&client, ("127.0.0.1", host), b"end").ends_with(" 3"));
         }
         running.finish().ends(0);
+    });
+}
+
+/// It is so when the last one that has the socket is gone, however it ended, and until the port is bound anew.
+#[test]
+fn a_port_that_no_program_has_any_more_is_the_hosts() {
+    const SERVER: &str = "
+import os, signal, socket
+def bound():
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind(('0.0.0.0', 7010)); return server
+def serve(server): data, peer = server.recvfrom(100); server.sendto(data, peer)
+def told(): open('go').read()
+os.mkfifo('go'); server = bound(); other = os.fork()
+if not other: signal.pause()
+serve(server); server.close(); print('still', flush=True); told()
+os.kill(other, 9); os.wait(); print('killed', flush=True); told()
+server = bound(); print('again', flush=True); serve(server); told()
+";
+    everybody(Tier::Namespace, |place| {
+        if !python(place) {
+            return;
+        }
+        let host = free();
+        let at = ("127.0.0.1", host);
+        let go = || std::fs::write(place.project("go"), "go").unwrap();
+        let is_free = || UdpSocket::bind(at).is_ok();
+        let publish = format!("{host}:7010/udp");
+        let argv = ["python3", "-c", SERVER];
+        let mut running = place.start(&["-m", "--publish", &publish], &argv);
+        let first = client("127.0.0.1").unwrap();
+        first.connect(at).unwrap();
+        // Nobody is there before it is bound.
+        until("it is answered", || first.send(b"x").is_ok() && first.recv(&mut [0; 9]).is_ok());
+        running.printed("still");
+        // Another process has it.
+        assert!(!is_free());
+        go();
+        running.printed("killed");
+        until("the port is the host's", is_free);
+        go();
+        running.printed("again");
+        let second = client("127.0.0.1").unwrap();
+        assert_eq!(asks(&second, at, b"hello"), "hello");
+        go();
+        let ended = running.finish();
+        ended.ends(0).says("allowed datagrams");
+        assert_eq!(ended.err.matches("closed datagrams").count(), 2, "{}", ended.err);
     });
 }
 
