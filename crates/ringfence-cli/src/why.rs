@@ -179,6 +179,7 @@ fn as_carried_out(mut decision: Decision, policy: &Policy) -> Decision {
     {
         return Decision { allowed: false, explanation, rule: None, ..decision };
     }
+    decision = sockets::as_hidden(decision, policy, &path);
     if !write && decision.allowed && policy.network.mode == NetworkMode::Filtered {
         decision = files::as_shown(decision, policy, &path);
     }

@@ -1,9 +1,11 @@
-//! What a plan says of Unix sockets beyond the policy: where ports are published, the program may hold a socket of the
-//! host's that it could pass on over them; and a layer's file of a socket is not the host's.
+//! What a plan says of Unix sockets beyond the policy: those that act for whoever asks are hidden in granted trees; where
+//! ports are published, the program may hold a socket of the host's that it could pass on over them; and a layer's file
+//! of a socket is not the host's.
 
 use ringfence_policy::decide::Request;
 use ringfence_policy::{Decision, Policy, TierChoice, shown, through_links};
-use ringfence_sandbox::plan::{MountOp, Plan};
+use ringfence_sandbox::plan::{MountOp, MountStep, Plan};
+use ringfence_sandbox::planner;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
@@ -11,15 +13,20 @@ use std::path::Path;
 pub(super) fn as_reached(decision: Decision, policy: &Policy) -> Decision {
     let Request::Socket(subject) = &decision.request else { return decision };
     let path = subject.real.as_deref().unwrap_or(&subject.path);
-    if !decision.allowed || !publishes(policy) && policy.overlay.is_none() {
+    let Some(plan) = super::files::plan(policy).filter(|_| decision.allowed) else {
         return decision;
-    }
-    let Some(plan) = super::files::plan(policy) else { return decision };
+    };
     let apart = |op: &MountOp| {
         matches!(op, MountOp::Overlay { .. } | MountOp::NamedHome { apart: Some(_), .. })
     };
     let shown = path.display();
-    if nearest(&plan, path).is_some_and(apart) {
+    if let Some(hidden) = hidden(&plan, path) {
+        let explanation = hides(path, hidden);
+        let remedy = Some(shown::option("--allow-socket", path, false));
+        let rule = Some(hidden.rule.clone());
+        return Decision { allowed: false, explanation, rule, remedy, effect: None, ..decision };
+    }
+    if nearest(&plan, path).is_some_and(|step| apart(&step.op)) {
         // By whatever rule it is there: the file of the layer is another one than its service's.
         let explanation = format!(
             "{shown} is in a tree whose writes are kept apart (--overlay), where nobody answers at a socket of the host's"
@@ -80,10 +87,40 @@ fn holds(policy: &Policy, plan: &Plan) -> bool {
     held && policy.tier != TierChoice::Vm
 }
 
+/// What is in a directory of sockets is hidden with them.
+pub(super) fn as_hidden(decision: Decision, policy: &Policy, path: &Path) -> Decision {
+    // Looking at a plan takes its time, and elsewhere there are no such directories with files in them.
+    if !decision.allowed || !path.starts_with("/run") || policy.tier == TierChoice::Process {
+        return decision;
+    }
+    let Some(plan) = super::files::plan(policy) else { return decision };
+    let Some(hidden) = hidden(&plan, path) else { return decision };
+    let write = matches!(decision.request, Request::Write(_));
+    let option = if write { "--write" } else { "--read" };
+    let remedy = Some(shown::option(option, path, path.symlink_metadata().is_err()));
+    let (explanation, rule) = (hides(path, hidden), Some(hidden.rule.clone()));
+    Decision { allowed: false, explanation, rule, remedy, effect: None, ..decision }
+}
+
+/// What hides a path that lies in a granted tree, of itself.
+fn hidden<'p>(plan: &'p Plan, path: &Path) -> Option<&'p MountStep> {
+    let nearest = nearest(plan, path)?;
+    (nearest.rule == planner::hidden_sockets()).then_some(nearest)
+}
+
+fn hides(path: &Path, hidden: &MountStep) -> String {
+    let (path, at) = (path.display(), hidden.path.display());
+    let holder = match path.to_string() == at.to_string() {
+        true => String::new(),
+        false => format!("{at}, where it is, holds "),
+    };
+    format!("{path} is hidden in what is granted: {holder}{}", hidden.rule.text)
+}
+
 /// What stands at a path, or around it.
-fn nearest<'p>(plan: &'p Plan, path: &Path) -> Option<&'p MountOp> {
+fn nearest<'p>(plan: &'p Plan, path: &Path) -> Option<&'p MountStep> {
     let around = plan.mounts.iter().filter(|step| path.starts_with(&step.path));
-    around.max_by_key(|step| step.path.as_os_str().len()).map(|step| &step.op)
+    around.max_by_key(|step| step.path.as_os_str().len())
 }
 
 /// Whether a path lies in the sandbox's own memory-backed directories, in which sockets meet nobody of outside.
@@ -91,7 +128,7 @@ fn is_own(plan: &Plan, path: &Path) -> bool {
     // These are apart from a root that is the host's.
     let hosts = plan.mounts.iter().any(|step| matches!(step.op, MountOp::HostRoot { .. }));
     let own = |op: &MountOp| matches!(op, MountOp::Private { .. } | MountOp::Root { .. });
-    !hosts && nearest(plan, path).is_some_and(own)
+    !hosts && nearest(plan, path).is_some_and(|step| own(&step.op))
 }
 
 /// Where a socket of the program's own may be, if anywhere.

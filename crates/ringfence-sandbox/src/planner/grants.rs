@@ -3,6 +3,7 @@
 use super::Planning;
 use super::view::PRIVATE;
 use crate::facts::{Kind, PathFacts};
+use crate::plan::Tier;
 use ringfence_policy::path::within;
 use ringfence_policy::protect::{GIT_DEEPEST, GIT_INNARDS};
 use ringfence_policy::{Access, Home, Policy, Source, denied};
@@ -46,7 +47,7 @@ pub(super) struct Grants {
 }
 
 impl Grants {
-    pub fn of(planning: &Planning<'_>) -> Grants {
+    pub fn of(planning: &Planning<'_>, tier: Tier) -> Grants {
         let Planning { policy, paths, .. } = planning;
         let mut grants = Grants::default();
         // A socket that is seen can be connected to: a read-only mount does not stop that.
@@ -74,7 +75,9 @@ impl Grants {
             })
         };
         grants.trees.retain(|path, _| !denied(path));
-        grants.drop_redundant(policy);
+        let hidden = grants.hidden(policy);
+        grants.drop_redundant(policy, &hidden);
+        grants.mask_sockets(planning, tier, hidden);
         grants.find_denials(planning);
         grants
     }
@@ -113,12 +116,12 @@ impl Grants {
         }
     }
 
-    /// A grant below another one of at least the same strength adds nothing, but where that is all of the host, which has
-    /// directories of the sandbox's own in it.
-    fn drop_redundant(&mut self, policy: &Policy) {
+    /// A grant below another one of at least the same strength adds nothing, but where a directory of the sandbox's own, or
+    /// one that is hidden, lies between the two.
+    fn drop_redundant(&mut self, policy: &Policy, hidden: &[PathBuf]) {
         let home = (policy.home != Home::Host).then_some(&*policy.home_dir);
         let own = PRIVATE.into_iter().map(|(path, _)| Path::new(path));
-        let own: Vec<&Path> = own.chain(home).collect();
+        let own: Vec<&Path> = own.chain(home).chain(hidden.iter().map(PathBuf::as_path)).collect();
         let all = self.clone();
         self.trees.retain(|path, grant| {
             let above = all.covering_kept(path, &own);
@@ -157,7 +160,6 @@ impl Grants {
                 self.deny(planning, path, &rule.source);
             }
         }
-        self.mask_sockets(planning);
         self.denials.sort_by(|a, b| a.path.cmp(&b.path).then(b.closed.cmp(&a.closed)));
         self.denials.dedup_by(|a, b| a.path == b.path);
         // In a directory that is covered as a whole there is nothing left to cover.
@@ -218,22 +220,31 @@ const SOCKETS_OF_POWER: [&str; 14] = [
 /// Entries of a granted directory among which sockets are looked for.
 const MOST_ENTRIES: usize = 1024;
 
-fn hidden_sockets() -> Source {
+/// Why they are hidden.
+pub fn hidden_sockets() -> Source {
     super::built_in("sockets that act for whoever asks (--allow-socket)")
 }
 
 impl Grants {
-    fn mask_sockets(&mut self, planning: &Planning<'_>) {
-        for path in SOCKETS_OF_POWER.map(PathBuf::from) {
-            let named =
-                planning.policy.network.sockets.iter().any(|rule| rule.path.starts_with(&path));
-            // A grant at or below it is the user's own word about just this.
-            let meant = self.trees.keys().any(|tree| tree.starts_with(&path));
-            if named || meant || self.covering(&path).is_none() {
-                continue;
-            }
+    /// Those that lie in a granted tree, and are not granted themselves. What is granted below one is the user's own word
+    /// about just that.
+    fn hidden(&self, policy: &Policy) -> Vec<PathBuf> {
+        let named = |path: &Path| policy.network.sockets.iter().any(|rule| rule.path == path);
+        let hidden = |path: &PathBuf| {
+            !self.trees.contains_key(path) && !named(path) && self.covering(path).is_some()
+        };
+        SOCKETS_OF_POWER.map(PathBuf::from).into_iter().filter(hidden).collect()
+    }
+
+    fn mask_sockets(&mut self, planning: &Planning<'_>, tier: Tier, hidden: Vec<PathBuf>) {
+        for path in hidden {
             let kind = planning.paths.kind(&path);
-            self.denials.push(Denial { path, kind, closed: false, rule: hidden_sockets() });
+            let parts = self.trees.keys().any(|tree| is_below(tree, &path));
+            if parts && kind == Kind::Directory && tier == Tier::Namespace {
+                self.covers.insert(path, hidden_sockets());
+            } else {
+                self.denials.push(Denial { path, kind, closed: false, rule: hidden_sockets() });
+            }
         }
         // A read grant of the user's own: a read-only mount does not stop connecting to what
         // listens in it. Further down nobody looks: a start must not walk trees.
@@ -250,6 +261,10 @@ impl Grants {
             .collect();
         self.denials.extend(hidden);
     }
+}
+
+fn is_below(path: &Path, tree: &Path) -> bool {
+    path != tree && within(path, tree)
 }
 
 /// Where sockets are looked for in a granted tree: in itself, and in a user's runtime directory in those that its services

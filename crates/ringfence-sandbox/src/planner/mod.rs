@@ -22,6 +22,7 @@ mod others;
 mod trust;
 mod view;
 
+pub use grants::hidden_sockets;
 pub(crate) use grants::{expand, glob};
 
 use crate::facts::{Availability, Facts, PathFacts};
@@ -270,7 +271,7 @@ fn plan_tier(
         let remedy = "use --tier namespace, or debug outside".to_owned();
         return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
     }
-    let mut grants = grants::Grants::of(&planning);
+    let mut grants = grants::Grants::of(&planning, tier);
     if tier == Tier::Namespace {
         grants.note_own(policy);
     }

@@ -214,7 +214,13 @@ impl View<'_> {
             self.steps.push(MountStep { path: path.clone(), op, rule: grant.rule.clone() });
         }
         for (path, rule) in &self.grants.covers {
-            self.add(path.clone(), MountOp::Cover, rule.clone());
+            // Covers are made at the place of a tree before that is bound there.
+            let around = path.parent().and_then(|above| self.grants.covering(above));
+            let bound = around
+                .is_none_or(|(_, grant)| self.planning.policy.overlay.is_none() || !grant.write);
+            let host = self.grants.trees.contains_key(Path::new("/"));
+            let op = if bound && !host { MountOp::Cover } else { MountOp::Private { mode: 0o755 } };
+            self.add(path.clone(), op, rule.clone());
         }
     }
 

@@ -124,3 +124,53 @@ fn sockets_in_a_tree_that_is_kept_apart_are_not_called_reachable() {
         }
     });
 }
+
+/// A directory of the host's below the one that holds the runtime directories of its users; none where none can be made.
+fn of_users() -> Option<tempfile::TempDir> {
+    use std::os::unix::fs::PermissionsExt;
+    const USERS: &str = "/run/user";
+    let made = std::fs::create_dir_all(USERS)
+        .and_then(|()| tempfile::Builder::new().prefix("ringfence-test-").tempdir_in(USERS));
+    let Ok(made) = made else {
+        left_out("sockets of the host's services", "no directory can be made in /run/user");
+        return None;
+    };
+    std::fs::set_permissions(made.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    Some(made)
+}
+
+#[test]
+fn one_socket_of_the_hosts_services_opens_no_other() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let Some(users) = of_users() else { return };
+        let path = |name: &str| users.path().join(name).to_str().unwrap().to_owned();
+        std::fs::create_dir_all(path("a/b")).unwrap();
+        let (bus, deep) = (path("bus"), path("a/b/deep"));
+        let _listening = [&bus, &deep].map(|path| {
+            let listener = UnixListener::bind(path).unwrap();
+            place.person.owns(path.as_ref());
+            listener
+        });
+        place.person.owns(path("a").as_ref());
+        let tree = path("a");
+        let granted: [&[&str]; 4] = [
+            &[],
+            &["--allow-socket", &deep],
+            &["-w", &tree],
+            &["-r", &tree, "--allow-socket", &deep],
+        ];
+        for root in ["/run", "/"] {
+            for granted in granted {
+                let options = [&["-r", root], granted].concat();
+                for (path, open) in [(&bus, false), (&deep, !granted.is_empty())] {
+                    let (allowed, said) = why(place, &options, &["socket", path]);
+                    assert_eq!(allowed, open, "{options:?} {path}: {said}");
+                    assert_eq!(can(place, &options, CONNECTS, path), open, "{options:?} {path}");
+                }
+            }
+        }
+    });
+}
