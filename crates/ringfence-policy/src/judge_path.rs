@@ -149,6 +149,15 @@ pub fn denied(policy: &Policy, path: &Path) -> bool {
     best(policy, Access::Deny, &crate::path::normal(path)).is_some()
 }
 
+/// The user's rule by which all of a granted tree is protected, because it names that or what is around it.
+pub fn protected_whole<'p>(policy: &'p Policy, tree: &Path) -> Option<&'p PathRule> {
+    let mut around = policy.paths.iter().filter(|rule| {
+        let protects = rule.access == Access::Protect && rule.guarded == Guarded::Plain;
+        protects && rule.source.origin != "built in" && covers(rule, tree)
+    });
+    around.next()
+}
+
 /// Whether a rule covers a path.
 pub(crate) fn covers(rule: &PathRule, path: &Path) -> bool {
     // Both are normal, and most rules are about something else.

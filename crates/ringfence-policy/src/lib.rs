@@ -82,7 +82,7 @@ pub use gitconfig::executes as git_config_executes;
 pub use homes::{home_of, homes, homes_of_others};
 pub use host::{Host, HostRule};
 pub use judge_environment::Hidden;
-pub use judge_path::{denied, through_links, unseen_above};
+pub use judge_path::{denied, protected_whole, through_links, unseen_above};
 pub use key::Key;
 pub use merge::Setting;
 pub use moved::Moved;

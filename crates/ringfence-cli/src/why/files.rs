@@ -123,6 +123,9 @@ enum Kept<'p> {
 
 impl Kept<'_> {
     fn of<'p>(plan: &'p Plan, path: &Path) -> Kept<'p> {
+        if let Some(tree) = read_only(plan, path) {
+            return Kept::ReadOnly(tree);
+        }
         let mut held = held(plan).filter(|(held, _)| path.starts_with(held));
         if let Some((held, _)) = held.next() {
             return Kept::ReadOnly(held);
@@ -133,6 +136,21 @@ impl Kept<'_> {
             false => Kept::Judged,
         }
     }
+}
+
+/// The tree that a path lies in, where a plan shows that for reading alone.
+fn read_only<'p>(plan: &'p Plan, path: &Path) -> Option<&'p Path> {
+    let length = |path: &Path| path.as_os_str().len();
+    if plan.tier == Tier::Namespace {
+        let around = plan.mounts.iter().filter(|step| path.starts_with(&step.path));
+        let nearest = around.max_by_key(|step| length(&step.path))?;
+        let read_only = matches!(nearest.op, MountOp::Bind { read_only: true, .. });
+        return read_only.then_some(&nearest.path);
+    }
+    let files = plan.landlock.as_ref()?.files.iter();
+    let around = files.filter(|rule| path.starts_with(&rule.path));
+    let nearest = around.max_by_key(|rule| (length(&rule.path), rule.rights))?;
+    (nearest.rights == Rights::Read).then_some(&nearest.path)
 }
 
 /// What mounts hold.

@@ -6,7 +6,7 @@ use crate::facts::{Kind, PathFacts};
 use crate::plan::Tier;
 use ringfence_policy::path::within;
 use ringfence_policy::protect::{GIT_DEEPEST, GIT_INNARDS};
-use ringfence_policy::{Access, Home, Policy, Source, denied};
+use ringfence_policy::{Access, Home, Policy, Source, denied, protected_whole};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
@@ -75,11 +75,32 @@ impl Grants {
             })
         };
         grants.trees.retain(|path, _| !denied(path));
+        // What is protected is never written: a tree of it is there to be read.
+        for (path, grant) in grants.trees.iter_mut().filter(|(_, grant)| grant.write) {
+            if let Some(rule) = protected_whole(policy, path) {
+                *grant = Grant { write: false, rule: rule.source.clone(), ..*grant };
+            }
+        }
         let hidden = grants.hidden(policy);
         grants.drop_redundant(policy, &hidden);
         grants.mask_sockets(planning, tier, hidden);
         grants.find_denials(planning);
         grants
+    }
+
+    /// What the user should know of what is granted for writing, and protected whole.
+    pub fn told(&self, policy: &Policy) -> Option<String> {
+        let mut wanted = policy.paths.iter().filter(|rule| rule.access == Access::Write);
+        let (tree, rule) = wanted.find_map(|rule| {
+            let grant = self.trees.get(&rule.path).filter(|grant| !grant.write)?;
+            let around = protected_whole(policy, &rule.path)?;
+            (grant.rule == around.source).then_some((&rule.path, around))
+        })?;
+        Some(format!(
+            "{} is read-only: {} protects it whole",
+            ringfence_policy::shown::path(tree),
+            crate::text::source(&rule.source)
+        ))
     }
 
     /// The innermost granted tree that covers a path.

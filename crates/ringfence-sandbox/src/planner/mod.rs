@@ -285,7 +285,11 @@ fn plan_tier(
         .then(|| facts.temporary.join(crate::state::private_name(facts.user.0)));
     let home = home::private(&planning, &grants, tier);
     let home_links = home::links(&planning, &grants, tier);
-    let told = [home::told(&planning, &grants, tier), others::told(&planning, &grants)];
+    let told = [
+        home::told(&planning, &grants, tier),
+        others::told(&planning, &grants),
+        grants.told(policy),
+    ];
     let gateway = gateway::of(&planning, &grants, &guards);
     let overlay = policy.overlay.map(|end| guards.apart(end));
     let landlock = files::domain(&mut planning, &grants, tier)?;
