@@ -31,6 +31,7 @@ mod unsure;
 mod vigil;
 mod watched;
 mod whereabouts;
+mod whole;
 mod work;
 
 use crate::cover::watch::Identity;

@@ -93,9 +93,11 @@ impl Work<'_> {
         };
         let directory = match locked::open(self, parent) {
             Ok(directory) => directory,
-            Err(Errno::ELOOP | Errno::ENOTDIR) => return self.link_on_the_way(step),
-            // Deleted with all it held: nothing is left that could be trusted.
-            Err(Errno::ENOENT) => return,
+            Err(Errno::ELOOP | Errno::ENOTDIR) => {
+                self.link_on_the_way(step);
+                return self.gone_whole(step, saved);
+            }
+            Err(Errno::ENOENT) => return self.gone_whole(step, saved),
             // Closed to its user before the run, which had no part in it, or told when it could not be opened.
             Err(Errno::EACCES) if *saved == Saved::Nothing => return,
             Err(errno) => {
@@ -151,7 +153,7 @@ impl Work<'_> {
     }
 
     /// Takes away what is there, and puts back what was.
-    fn put_back(&mut self, at: &Path, path: &Path, saved: &Saved, now: &Saved) {
+    pub(super) fn put_back(&mut self, at: &Path, path: &Path, saved: &Saved, now: &Saved) {
         let what = if *saved == Saved::Nothing { "created" } else { "changed" };
         if *now != Saved::Nothing {
             self.take_away(at, path, what);

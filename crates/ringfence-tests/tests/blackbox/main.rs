@@ -118,6 +118,7 @@ mod protected_below;
 mod protected_hidden;
 mod protected_races;
 mod protected_while;
+mod protected_whole;
 mod publish;
 mod quarantine;
 mod quarantine_kept;
