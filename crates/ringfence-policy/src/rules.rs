@@ -444,7 +444,7 @@ impl Rules<'_, '_> {
                 return Err(error.clone());
             }
         }
-        let mut left_out = BTreeSet::new();
+        let mut left_out = self.through_denied();
         for (index, grant) in self.grants.iter().enumerate() {
             if planted(&grant.links, &grant.rule.path, &trees).is_none()
                 && !granted_elsewhere(&self.grants, index, &trees)

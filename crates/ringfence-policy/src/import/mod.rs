@@ -175,6 +175,12 @@ impl Importer {
                         self.note(format!("`{from}`: `{text}` is the root of the file system, which is not granted for writing: left out"));
                         continue;
                     }
+                    if key == Key::Sockets
+                        && matches!(rule.as_str(), "*" | "**" | "/" | "/*" | "/**")
+                    {
+                        self.note(format!("`{from}`: `{text}`: the host's sockets are named one by one; add them to `sockets` under [network]"));
+                        continue;
+                    }
                     if grant && rule.split('/').any(|part| part == "**") {
                         self.note(format!("`{from}`: `{text}` matches at any depth, which a grant cannot: left out"));
                         continue;

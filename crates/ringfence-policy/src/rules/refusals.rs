@@ -4,14 +4,27 @@ use super::{Grant, Rules};
 use crate::error::PolicyError;
 use crate::files::Real;
 use crate::guard::plain;
+use crate::judge_path::covers;
 use crate::key::Key;
 use crate::merge::Entry;
 use crate::path::{Anchored, Bases, anchor};
 use crate::policy::{Access, Guarded, PathRule, Source};
 use crate::{guard, secrets, wildcard};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 impl Rules<'_, '_> {
+    /// The grants, by their places, of what is named by a link that is denied or lies in what is: of a path as it is
+    /// written, and of where its links lead, the worse answer counts.
+    pub(super) fn through_denied(&self) -> BTreeSet<usize> {
+        let deny = |other: &&Grant| other.rule.access == Access::Deny && !other.found;
+        let denied =
+            |link: &Path| self.others.iter().filter(deny).any(|other| covers(&other.rule, link));
+        let through = |grant: &Grant| grant.links.iter().any(|(link, _)| denied(link));
+        let places = self.grants.iter().enumerate().filter(|(_, grant)| through(grant));
+        places.map(|(place, _)| place).collect()
+    }
+
     /// A `deny` or `protect`: both where it stands and where that leads.
     pub(super) fn refuse(
         &mut self,

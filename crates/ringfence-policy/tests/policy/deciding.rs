@@ -1,7 +1,7 @@
 //! Files that decide about runs, this one and others.
 
 use crate::common::host;
-use ringfence_policy::{Access, Context, FileView, Policy, Request, resolve};
+use ringfence_policy::{Access, Context, FileView, Key, Policy, Request, resolve};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -60,4 +60,30 @@ fn policy_of_other_projects_is_protected_without_a_look_at_it() {
     let policy = policy.unwrap();
     assert!(protected(&policy, elsewhere[1]));
     assert!(!protected(&policy, elsewhere[0]), "nothing there is writable");
+}
+
+#[test]
+fn a_link_in_a_denied_directory_is_no_name_to_grant_something_by() {
+    let host = |key, granted: &str| {
+        let files = host().with(|files| {
+            files
+                .file("/srv/a/d/file", "")
+                .directory("/srv/b")
+                .symlink("/srv/b/lf", "/srv/a/d/file")
+                .symlink("/srv/far", "/srv/b/lf")
+        });
+        files.option(key, granted).option(Key::Deny, "/srv/b")
+    };
+    for key in [Key::Write, Key::Read] {
+        for granted in ["/srv/b/lf", "/srv/far", "/srv/b/l*"] {
+            let host = host(key, granted);
+            for path in ["/srv/b/lf", "/srv/a/d/file"] {
+                assert!(!host.write(path).allowed, "{granted}: {path}");
+                assert!(!host.read(path).allowed, "{granted}: {path}");
+            }
+        }
+        // By its own name it is granted, and not by the other.
+        let host = host(key, "/srv/a/d/file");
+        assert!(host.read("/srv/a/d/file").allowed && !host.read("/srv/b/lf").allowed);
+    }
 }

@@ -33,7 +33,7 @@ fn claude() {
                 "additionalDirectories": ["../docs/"],
                 "defaultMode": "acceptEdits",
             },
-            "sandbox": {"enabled": true, "excludedCommands": ["docker"], "network": {"allowUnixSockets": ["~/.agent.sock"], "allowLocalBinding": true, "allowedDomains": ["*.example.org"]},
+            "sandbox": {"enabled": true, "excludedCommands": ["docker"], "network": {"allowUnixSockets": ["~/.agent.sock", "*"], "allowLocalBinding": true, "allowedDomains": ["*.example.org"]},
                 "filesystem": {"denyRead": ["~/.aws"], "allowWrite": ["//var/cache/x", "/var/y"]}},
             "env": {"CI": "1", "MY_TOKEN": "hunter2"},
             "hooks": {"PreToolUse": []},
@@ -60,6 +60,7 @@ fn claude() {
         "`hooks`",
         "**/*.pem",
         "defaultMode",
+        "named one by one",
     ] {
         assert!(noted(&imported, part), "{part}: {:#?}", imported.notes);
     }
