@@ -179,6 +179,34 @@ pub(crate) fn without_effect(
     }
 }
 
+/// Says which grants of the command line a profile denies: nothing shows there that the one was overruled by the other.
+pub(crate) fn overruled(policy: &mut Policy) {
+    let by_option = |rule: &PathRule| rule.source.origin.starts_with("option ");
+    let asked = policy
+        .paths
+        .iter()
+        .filter(|rule| matches!(rule.access, Access::Read | Access::Write) && by_option(rule));
+    let said = asked.filter_map(|rule| {
+        let denies = |other: &&PathRule| {
+            other.access == Access::Deny
+                && other.pattern.is_none()
+                && rule.path.starts_with(&other.path)
+        };
+        // Who wrote both on one line knows of both.
+        let mut denies = policy.paths.iter().filter(denies);
+        let deny = denies.find(|deny| !by_option(deny) && deny.source != built_in())?;
+        Some(format!(
+            "{} {} has no effect: {} denies it ({}), whatever grants it",
+            rule.source.origin.trim_start_matches("option "),
+            rule.source.text,
+            deny.source.origin,
+            deny.source.text,
+        ))
+    });
+    let said: Vec<String> = said.collect();
+    policy.warnings.extend(said);
+}
+
 /// Whether who grants exactly the path has it judged as well.
 fn judged_always(guarded: Guarded) -> bool {
     matches!(guarded, Guarded::Settings | Guarded::Skills)

@@ -103,6 +103,7 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     }
     let bases = Bases { home: &context.home, workdir: &workdir, env: context.env };
     rules::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
+    crate::guard::overruled(&mut policy);
     named.not_planted(&policy)?;
     let linked = crate::own::linked(&home, context.env, &mut resolver);
     let elsewhere = [request.elsewhere.clone(), linked].concat();

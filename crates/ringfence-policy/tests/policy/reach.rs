@@ -197,3 +197,25 @@ fn a_feature_for_an_agent_that_is_not_there_says_so() {
     host.request.features.push("postgres".to_owned());
     assert!(!host.policy().warnings.iter().any(|said| said.contains("no socket")));
 }
+
+#[test]
+fn a_grant_that_a_profile_denies_is_told() {
+    let of = |profile: &str, option: (Key, &str)| {
+        let host = host().with(|files| files.file("/home/u/.git-credentials", ""));
+        let host = host
+            .profile(profile)
+            .option(Key::Read, "~/.git-credentials")
+            .option(option.0, option.1);
+        let warnings = host.policy().warnings;
+        warnings.into_iter().find(|said| said.contains("has no effect"))
+    };
+    let none = (Key::Read, "/usr");
+    assert_eq!(
+        of("git", none).expect("it is said"),
+        "--read ~/.git-credentials has no effect: feature git denies it (~/.git-credentials), whatever grants \
+         it"
+    );
+    assert_eq!(of("default", none), None);
+    // Who wrote both knows of both.
+    assert_eq!(of("default", (Key::Deny, "~/.git-credentials")), None);
+}
