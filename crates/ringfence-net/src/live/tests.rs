@@ -149,7 +149,7 @@ fn processes_that_are_not_known_are_not_one() {
 /// A person's terminal may stand still: the questions of others are answered meanwhile.
 #[test]
 fn nobody_waits_for_who_is_told_of_a_question() {
-    let slot = Arc::new(std::sync::OnceLock::<Control>::new());
+    let slot = Arc::new(OnceLock::<Control>::new());
     let (told, seen) = (slot.clone(), std::sync::mpsc::channel());
     let open = move |_: &str| {
         let control = told.get().expect("set below");
