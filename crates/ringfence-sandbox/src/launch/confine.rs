@@ -128,7 +128,6 @@ pub(super) fn write_confinement(script: &mut Script, plan: &Plan) {
     script.aside = script.length();
     script.note("confine the command", None);
     script.call(Sysno::umask, &[Arg::Register(register::UMASK)]);
-    script.step(special::INHERIT, &[Arg::Register(register::INHERITED)]);
     script.note("set its limits", None);
     for limit in &plan.limits {
         let (resource, value) = match limit {
@@ -154,6 +153,8 @@ pub(super) fn write_confinement(script: &mut Script, plan: &Plan) {
     if early {
         write_filter(script, plan);
     }
+    // After the filter, whose listener takes a number of the open files that are shared with the warden at the moment.
+    script.step(special::INHERIT, &[Arg::Register(register::INHERITED)]);
     script.early = script.length();
     if plan.tier != Tier::Process {
         write_start(script, plan);
@@ -185,7 +186,7 @@ fn write_start(script: &mut Script, plan: &Plan) {
 }
 
 /// What is called after an early filter, and so must be allowed by it.
-const AFTER_THE_FILTER: [&str; 15] = [
+const AFTER_THE_FILTER: [&str; 17] = [
     "chdir",
     "close_range",
     "execve",
@@ -196,7 +197,9 @@ const AFTER_THE_FILTER: [&str; 15] = [
     "landlock_add_rule",
     "landlock_restrict_self",
     "prctl",
+    "prlimit64",
     "recvfrom",
+    "rt_sigaction",
     "rt_sigprocmask",
     "sched_yield",
     "sendmsg",

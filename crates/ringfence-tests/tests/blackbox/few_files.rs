@@ -32,7 +32,9 @@ fn with_few_descriptors_protected_names_are_looked_after_or_nothing_runs() {
         let ended = place.shell(&format!("ulimit -Sn 12; $RF -- sh -c 'ulimit -n; {made}'"));
         assert_eq!(
             (ended.code, ended.text(), ended.err.matches("moved to").count()),
-            (0, "12".to_owned(), 2)
+            (0, "12".to_owned(), 2),
+            "{}",
+            ended.err
         );
         place.shell("ulimit -n 8; ${RF%% run*} learn -- true").ends(125).says("too few files");
     });
