@@ -139,7 +139,8 @@ fn a_first_request_that_is_none_is_answered() {
             (
                 format!("GET http://evil.test:{port}/x HTTP/1.1\r\nHost: evil.test:{port}"),
                 "403",
-                "then asked for evil.test",
+                "then asked for evil.test, as of a proxy: set HTTPS_PROXY (HTTP_PROXY for port 80) outside, for \
+                 ringfence, which goes through it, and take it out of the program's own settings",
             ),
             (format!("GET /x HTTP/1.1\r\n{at}\r\nX: y\r\n z"), "400", "a folded header field"),
             (
