@@ -14,17 +14,16 @@ pub(crate) fn leave_host() -> Result<()> {
     const MNT_DETACH: usize = 2;
     // SAFETY: the path ends with a zero byte.
     unsafe { sys!(umount2, c"/".as_ptr(), MNT_DETACH) }?;
-    if is_covered() == Some(true) { Err(Errno::EBUSY) } else { Ok(()) }
+    match (mount(c"/"), mount(c"/..")) {
+        (Some(root), Some(above)) if root != above => Err(Errno::EBUSY),
+        _ => Ok(()),
+    }
 }
 
-/// Whether something is mounted over the root, where only what is above it leads; not known before Linux 5.8, which
-/// does not tell mounts apart.
-fn is_covered() -> Option<bool> {
-    let mount = |path: &CStr| {
-        let mut looked = Looked::new();
-        look(&mut looked, AT_FDCWD as i32, path.as_ptr().cast(), 0).ok()?.mount()
-    };
-    Some(mount(c"/..")? != mount(c"/")?)
+/// The number of the mount that a path leads to; not known before Linux 5.8, which does not tell mounts apart.
+fn mount(path: &CStr) -> Option<u64> {
+    let mut looked = Looked::new();
+    look(&mut looked, AT_FDCWD as i32, path.as_ptr().cast(), 0).ok()?.mount()
 }
 
 /// Whether that is done, as far as any path can tell: the parent of the root is the root, and nothing above it.
@@ -32,11 +31,12 @@ fn is_covered() -> Option<bool> {
 pub(crate) fn has_left_host() -> bool {
     /// Some hundred microseconds.
     const TRIES: usize = 64;
+    let Some(root) = mount(c"/") else { return false };
     let mut tries = 0;
     while tries < TRIES {
-        match is_covered() {
-            Some(false) => return true,
-            Some(true) => core::hint::spin_loop(),
+        match mount(c"/..") {
+            Some(above) if above == root => return true,
+            Some(_) => core::hint::spin_loop(),
             None => return false,
         }
         tries += 1;

@@ -32,12 +32,14 @@ const LONGEST: usize = 4095 - 512;
 pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree, leads_to: Option<&Path>) {
     // First component → what may follow it.
     let mut names: BTreeMap<&OsStr, Vec<(&Path, Guarded)>> = BTreeMap::new();
-    let mut wild: Vec<(&OsStr, Guarded)> = Vec::new();
+    // With what every name that fits ends with.
+    let mut wild: Vec<(&[u8], &[u8], Guarded)> = Vec::new();
     for (name, guarded) in &tree.nested {
         let name = Path::new(name.as_ref());
         let Some(first) = name.iter().next() else { continue };
         if first.as_bytes().contains(&b'*') {
-            wild.push((first, *guarded));
+            let first = first.as_bytes();
+            wild.push((first, end_of(first), *guarded));
         } else {
             names.entry(first).or_default().push((name, *guarded));
         }
@@ -72,11 +74,10 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree, leads_to: Option<&P
             if quarantine::is_aside(name.as_bytes()) {
                 left_aside(work, &directory, &path, &name);
             }
-            for (pattern, guarded) in &wild {
-                let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+            for (pattern, end, guarded) in &wild {
                 // Most names are none of them, by their ends.
-                if name.ends_with(end_of(pattern)) && glob(pattern, name) {
-                    look(work, tree, &path, Path::new(OsStr::from_bytes(name)), *guarded);
+                if name.as_bytes().ends_with(end) && glob(pattern, name.as_bytes()) {
+                    look(work, tree, &path, Path::new(&name), *guarded);
                 }
             }
             if let Some(candidates) = names.get(name.as_os_str()) {

@@ -115,8 +115,7 @@ impl Grants {
 
     /// Notes which directories are the sandbox's own, in the tier that can show them: none that is granted itself.
     pub fn note_own(&mut self, policy: &Policy) {
-        let home = (policy.home != Home::Host).then(|| policy.home_dir.clone());
-        let own = PRIVATE.into_iter().map(|(path, _)| PathBuf::from(path)).chain(home);
+        let own = own_directories(policy).map(Path::to_path_buf);
         let in_a_tree = |path: &PathBuf| {
             let tree = self.covering(path);
             tree.is_some_and(|(tree, _)| tree != path && tree.parent().is_some())
@@ -140,9 +139,8 @@ impl Grants {
     /// A grant below another one of at least the same strength adds nothing, but where a directory of the sandbox's own, or
     /// one that is hidden, lies between the two.
     fn drop_redundant(&mut self, policy: &Policy, hidden: &[PathBuf]) {
-        let home = (policy.home != Home::Host).then_some(&*policy.home_dir);
-        let own = PRIVATE.into_iter().map(|(path, _)| Path::new(path));
-        let own: Vec<&Path> = own.chain(home).chain(hidden.iter().map(PathBuf::as_path)).collect();
+        let own: Vec<&Path> =
+            own_directories(policy).chain(hidden.iter().map(PathBuf::as_path)).collect();
         let all = self.clone();
         self.trees.retain(|path, grant| {
             let above = all.covering_kept(path, &own);
@@ -282,6 +280,12 @@ impl Grants {
             .collect();
         self.denials.extend(hidden);
     }
+}
+
+/// The directories that are the sandbox's own, but where they are granted themselves.
+fn own_directories(policy: &Policy) -> impl Iterator<Item = &Path> {
+    let home = (policy.home != Home::Host).then_some(&*policy.home_dir);
+    PRIVATE.into_iter().map(|(path, _)| Path::new(path)).chain(home)
 }
 
 fn is_below(path: &Path, tree: &Path) -> bool {
