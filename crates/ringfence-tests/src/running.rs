@@ -194,6 +194,12 @@ impl Running {
         );
     }
 
+    /// Whether it has ended: nobody waited for it yet.
+    pub fn has_ended(&self) -> bool {
+        let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+    }
+
     /// Waits for its end and for the end of everybody who holds its output open.
     ///
     /// # Panics

@@ -5,7 +5,7 @@ use crate::clients::{http, reaches, server};
 use crate::inspection::clients::{go_client, packages};
 use crate::inspection::server::Server;
 use crate::toolchains::in_each_tier;
-use ringfence_tests::{Tier, everybody, everywhere, left_out};
+use ringfence_tests::{Tier, everybody, everywhere, free_port, left_out};
 
 /// A web server that answers everything with `served`.
 fn web() -> u16 {
@@ -223,7 +223,7 @@ fn git_by_ssh() {
         place.shell(setup).ends(0);
         let separation = std::path::Path::new("/run/sshd");
         let made = std::fs::create_dir(separation).is_ok();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let project = place.project("");
         let project = project.display();
         let serve = format!(

@@ -3,7 +3,7 @@
 
 use crate::clients::server;
 use crate::network_told::rows;
-use ringfence_tests::{Place, Running, Tier, everybody, until};
+use ringfence_tests::{Place, Running, Tier, everybody, free_port, until};
 use serde_json::Value::Null;
 use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -74,7 +74,7 @@ fn sockets(running: &Running) -> usize {
 fn start(place: &Place, limit: &str) -> (Running, u16) {
     place.file("home/project/server.py", SERVER);
     let word = server(|client| client.write_all(b"served"));
-    let host = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let host = free_port();
     let run = format!(
         "{limit} exec $RF -n localhost:{word} --publish 0.0.0.0:{host}:7011/udp -- python3 server.py {word}"
     );
@@ -204,7 +204,7 @@ fn strangers_past_a_measure_are_counted_and_not_told_one_by_one() {
             return;
         }
         place.file("home/project/counter.py", COUNTER);
-        let host = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let host = free_port();
         let run = format!(
             "exec $RF -m --publish 0.0.0.0:{host}:7012/udp -- python3 counter.py 2>told.txt"
         );

@@ -1,7 +1,7 @@
 //! `--publish PORT/udp`: datagrams from outside reach the program, its answers go back to who asked, and
 //! it can send to nobody else.
 
-use ringfence_tests::{Place, Tier, everybody, until};
+use ringfence_tests::{Place, Tier, everybody, free_port, until};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
@@ -14,16 +14,6 @@ fn client(address: &str) -> Option<UdpSocket> {
     let socket = UdpSocket::bind((address, 0)).ok()?;
     socket.set_read_timeout(Some(LONG)).unwrap();
     Some(socket)
-}
-
-/// A UDP port of the host that nobody uses, in neither family.
-fn free() -> u16 {
-    UdpSocket::bind("[::]:0")
-        .or_else(|_| UdpSocket::bind("0.0.0.0:0"))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
 }
 
 fn asks(client: &UdpSocket, to: (&str, u16), question: &[u8]) -> String {
@@ -73,7 +63,7 @@ fn the_host_is_answered_and_seen_as_who_it_is() {
                 println!("left out: this host has no {from}");
                 continue;
             };
-            let host = free();
+            let host = free_port();
             let publish = format!("{published}:{host}:7003/udp");
             let argv = ["python3", "-c", SERVER, bound, "7003"];
             let mut running = place.start(&["--publish", &publish], &argv);
@@ -94,7 +84,7 @@ fn without_it_nobody_outside_is_heard() {
         if !python(place) {
             return;
         }
-        let port = free();
+        let port = free_port();
         let mut running =
             place.start(&[], &["python3", "-c", SERVER, "127.0.0.1", &port.to_string()]);
         running.printed("ready");
@@ -132,7 +122,7 @@ fn nobody_is_reached_who_did_not_ask_nor_from_another_port() {
         }
         let witness = client("127.0.0.1").unwrap();
         let at = witness.local_addr().unwrap();
-        let host = free();
+        let host = free_port();
         let publish = format!("0.0.0.0:{host}:7004/udp");
         let argv = ["python3", "-c", ESCAPES, &at.port().to_string()];
         let mut running = place.start(&["--publish", &publish], &argv);
@@ -181,7 +171,7 @@ fn a_port_can_be_bound_again_and_a_low_one_by_an_ordinary_user() {
         }
         let again = SERVER.replace("'ready'", "'again'");
         let script = format!("{SERVER}\nserver.close()\n{again}");
-        let host = free();
+        let host = free_port();
         let publish = format!("{host}:53/udp");
         let argv = ["python3", "-c", &script, "127.0.0.1", "53"];
         let mut running = place.start(&["--publish", &publish], &argv);
@@ -214,7 +204,7 @@ server = bound(); print('again', flush=True); serve(server); told()
         if !python(place) {
             return;
         }
-        let host = free();
+        let host = free_port();
         let at = ("127.0.0.1", host);
         let go = || std::fs::write(place.project("go"), "go").unwrap();
         let is_free = || UdpSocket::bind(at).is_ok();
@@ -258,7 +248,7 @@ end = query.index(b'\\0', 12) + 5
 server.sendto(query[:2] + b'\\x85\\x80\\0\\1\\0\\1\\0\\0\\0\\0' + query[12:end]
     + b'\\xc0\\x0c\\0\\1\\0\\1\\0\\0\\0\\x3c\\0\\4\\xc0\\0\\2\\x35', peer)
 ";
-        let host = free();
+        let host = free_port();
         let publish = format!("{host}:5353/udp");
         // The filter's own resolver does not come between.
         for options in [&["--publish", &publish][..], &["--publish", &publish, "-n", "a.test"]] {
@@ -279,7 +269,7 @@ fn peers_are_bounded_and_each_is_recorded() {
         if !python(place) {
             return;
         }
-        let host = free();
+        let host = free_port();
         let publish = format!("{host}:7007/udp");
         let argv = ["python3", "-c", SERVER, "127.0.0.1", "7007"];
         let mut running = place.start(&["-m", "--publish", &publish], &argv);
@@ -295,7 +285,7 @@ fn peers_are_bounded_and_each_is_recorded() {
         };
         let before = count();
         // Different peers by one port: addresses of the loopback.
-        let port = UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         for number in 1..=MOST {
             let from = Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 1, 0, 0)) + number);
             let client = UdpSocket::bind((from, port)).unwrap();
@@ -348,7 +338,7 @@ fn what_comes_at_once_arrives_as_far_as_queues_are_long() {
         if !python(place) {
             return;
         }
-        let host = free();
+        let host = free_port();
         let publish = format!("{host}:7009/udp");
         let mut running = place.start(&["--publish", &publish], &["python3", "-c", COUNTER]);
         running.printed("ready");
@@ -415,7 +405,7 @@ except BlockingIOError: print('no more')
         if !python(place) {
             return;
         }
-        let host = free();
+        let host = free_port();
         let publish = format!("127.0.0.1:{host}:7003/udp");
         let argv = ["python3", "-c", SERVER, "127.0.0.1", "7003"];
         let mut running = place.start(&["--publish", &publish], &argv);

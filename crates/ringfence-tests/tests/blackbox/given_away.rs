@@ -3,9 +3,8 @@
 
 use crate::clients::server;
 use crate::network_told::proxy;
-use ringfence_tests::{Finished, Place, Running, everywhere};
+use ringfence_tests::{Finished, Place, Running, everywhere, free_port};
 use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
 const SECRET: &str = "rf-secret-of-the-user";
@@ -55,11 +54,6 @@ fn python(place: &Place) -> bool {
     place.has("python3", "--version")
 }
 
-/// A port of the host's loopback at which nobody listens.
-fn unused() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// A service of the host's, and what it has heard.
 fn hearing() -> (u16, Arc<Mutex<String>>) {
     let heard = Arc::<Mutex<String>>::default();
@@ -97,7 +91,7 @@ fn a_server_inside_gets_no_credential() {
             listening(place, &[], &["-n", &host, "--inject", &key], &[&port.to_string()])
         };
         // By the port that the rule names: nobody of the host's listens there, and nothing inside may.
-        let port = unused();
+        let port = free_port();
         let ended = ask(port, &port.to_string());
         let text = ended.ends(0).text();
         if place.tier_name() == "process" {
@@ -132,7 +126,7 @@ fn a_server_inside_is_reached_by_the_proxy_where_nothing_is_put_in() {
         if !python(place) || place.tier_name() != "process" {
             return;
         }
-        let port = unused();
+        let port = free_port();
         for (option, rule) in [("-n", ""), ("--http", "GET ")] {
             let rule = format!("{rule}localhost:{port}{}", if rule.is_empty() { "" } else { "/" });
             let ended = listening(place, &[], &[option, &rule], &[&port.to_string()]);
@@ -157,7 +151,7 @@ fn a_server_inside_is_not_the_users_own_proxy() {
             listening(place, &[("HTTPS_PROXY", &proxy), ("NO_PROXY", "")], &options, &words)
         };
         for host in ["127.0.0.1", "localhost", "127.0.0.5", "0.0.0.0"] {
-            let port = unused();
+            let port = free_port();
             let ended = ask(port, port, host);
             let text = ended.ends(0).text();
             if place.tier_name() == "process" {

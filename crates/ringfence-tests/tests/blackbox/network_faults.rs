@@ -3,7 +3,9 @@
 //! are not read from; and a launcher that is killed.
 
 use crate::clients::server;
-use ringfence_tests::{PATIENCE, Place, Running, Tier, everybody, everywhere, held, lets_go};
+use ringfence_tests::{
+    PATIENCE, Place, Running, Tier, everybody, everywhere, free_port, held, lets_go,
+};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -23,7 +25,7 @@ fn names_without_an_address_and_servers_that_are_not_there() {
         if !python(place) {
             return;
         }
-        let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let unused = free_port();
         let (nobody, host) = ("no-such-name.invalid", format!("localhost:{unused}"));
         let script = format!(
             "import socket
@@ -372,7 +374,7 @@ fn bursts_leave_no_descriptor_behind() {
             return;
         }
         let good = word();
-        let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let unused = free_port();
         let script = format!(
             "import socket, struct, sys
 def burst():

@@ -2,7 +2,7 @@
 
 use crate::clients::server;
 use crate::network_told::proxy;
-use ringfence_tests::{Person, Place, Running, Tier, binary, everybody, everywhere};
+use ringfence_tests::{Person, Place, Running, Tier, binary, everybody, everywhere, free_port};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
@@ -162,7 +162,7 @@ fn a_port_is_published_for_both_families() {
         if !python(place) || !place.publishes() || TcpListener::bind("[::1]:0").is_err() {
             return;
         }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let script = "import socket
 for family, any in ((socket.AF_INET, '0.0.0.0'), (socket.AF_INET6, '::')):
     s = socket.socket(family)

@@ -1,17 +1,13 @@
 //! Ports of the sandbox's own: programs inside share them, and fill a server's queue, as without a sandbox. What must not
 //! come of it is in the escape corpus (`network_ports.py`).
 
-use ringfence_tests::{Person, Place, Tier, everybody, everywhere};
+use ringfence_tests::{Person, Place, Tier, everybody, everywhere, free_port};
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 
 fn python(place: &Place) -> bool {
     place.has("python3", "--version")
-}
-
-fn free() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// As nginx (`listen … reuseport`), prefork servers and asyncio do it.
@@ -21,7 +17,7 @@ fn programs_inside_share_a_port_among_themselves() {
         if !python(place) {
             return;
         }
-        let port = free();
+        let port = free_port();
         let script = format!(
             "import errno, os, socket
 def bound(share):
@@ -205,7 +201,7 @@ said = [ask('ok.sock'), ask('other.sock')]
 go = open('go')
 print('asked', flush=True); go.readline()
 print(*said, ask('was.sock'), ask('ok.sock'))";
-        let publish = free().to_string();
+        let publish = free_port().to_string();
         // Root's published socket is locked by itself.
         let other = if place.person == Person::Root { "another" } else { "EACCES" };
         let renamed = |from: &str, to: &str| {
@@ -235,7 +231,7 @@ fn a_port_at_which_nobody_listens_is_refused_and_one_of_the_hosts_is_not_told() 
             return;
         }
         let host = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (closed, open) = (free(), host.local_addr().unwrap().port());
+        let (closed, open) = (free_port(), host.local_addr().unwrap().port());
         let script = format!(
             "import asyncio, errno, socket
 def named(number): return errno.errorcode.get(number, number)

@@ -1,14 +1,10 @@
 //! `--publish`: the host connects in, and what the program was given for it opens nothing else.
 
-use ringfence_tests::{Person, Place, Tier, everybody};
+use ringfence_tests::{Person, Place, Tier, everybody, free_port};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 /// A port of the host's loopback that nobody uses.
-fn free() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// Serves one connection, and says `ready` when it can.
 const SERVER: &str = "
 import socket, sys
@@ -40,7 +36,7 @@ fn the_host_connects_in_to_what_is_published_and_to_nothing_else() {
         if !python(place) || !place.publishes() {
             return;
         }
-        let (host, inside) = (free(), 7001);
+        let (host, inside) = (free_port(), 7001);
         let publish = format!("{host}:{inside}");
         let argv = ["python3", "-c", SERVER, &inside.to_string()];
         let mut running = place.start(&["--publish", &publish], &argv);
@@ -62,7 +58,7 @@ fn programs_inside_reach_the_published_port_too() {
         if !python(place) || !place.publishes() {
             return;
         }
-        let publish = format!("{}:7002", free());
+        let publish = format!("{}:7002", free_port());
         let script = format!(
             "import threading\n{}",
             SERVER.replace(
@@ -98,7 +94,7 @@ except ConnectionResetError: print('reset')
 fn what_is_cut_off_inside_does_not_look_complete() {
     everybody(Tier::Namespace, |place| {
         if python(place) && place.publishes() {
-            let publish = format!("{}:7002", free());
+            let publish = format!("{}:7002", free_port());
             let ended = place.run(&["--publish", &publish], &["python3", "-c", CUTS_OFF]);
             ended.ends(0).prints("half\nreset");
         }
@@ -139,7 +135,7 @@ fn who_listens_at_a_published_port_later_is_not_reached() {
         // Open for both: nobody waits for the other end.
         let go = std::fs::File::options().read(true).write(true).open(place.project("go")).unwrap();
         for kind in ["alone", "shared"] {
-            let port = free();
+            let port = free_port();
             let (publish, inside) = (format!("{port}:7003"), "7003");
             let argv = ["python3", "-c", CLOSES, inside, kind];
             let mut running = place.start(&["-w", ".", "--publish", &publish], &argv);
@@ -221,7 +217,7 @@ fn a_socket_of_the_host_serves_its_port_alone() {
         }
         let witness = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = witness.local_addr().unwrap();
-        let port = free();
+        let port = free_port();
         let _host = std::os::unix::net::UnixListener::bind(place.project("host.sock")).unwrap();
         place.person.owns(&place.project("host.sock"));
         let (port_text, to_text) = (port.to_string(), to.port().to_string());
@@ -291,6 +287,6 @@ fn no_way_of_writing_an_address_binds_a_privileged_port() {
             kernel,
             "2 0 81 EACCES\n2 0 2081 2081\n0 0 81 EACCES\n0 0 2081 2081\n0 127 81 EAFNOSUPPORT\n0 127 2081 EAFNOSUPPORT"
         );
-        assert_eq!(run(&["--publish", &free().to_string()]), kernel);
+        assert_eq!(run(&["--publish", &free_port().to_string()]), kernel);
     });
 }

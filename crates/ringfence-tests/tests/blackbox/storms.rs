@@ -3,7 +3,7 @@
 //! holds what it held before.
 
 use crate::clients::server;
-use ringfence_tests::{Place, Tier, everybody, everywhere, held, lets_go};
+use ringfence_tests::{Place, Tier, everybody, everywhere, free_port, held, lets_go};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
@@ -291,7 +291,7 @@ for _ in range(2):
     print([os.waitpid(pid, 0)[1] for pid in pids])
 ";
         place.file("home/project/crowd.py", script);
-        let host = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let host = free_port();
         let run = format!("ulimit -n 192; $RF --publish {host}:7010 -- python3 crowd.py");
         let ended = place.shell(&run);
         assert_eq!(ended.ends(0).text(), "[0, 0, 0, 0]\n[0, 0, 0, 0]", "{}", ended.err);

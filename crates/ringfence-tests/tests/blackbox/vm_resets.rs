@@ -1,7 +1,7 @@
 //! `--tier vm`: a connection that is reset ends as one, on the other side too: what was cut off does not look complete.
 
 use super::vm::{guests_of_one, start};
-use ringfence_tests::{Running, Tier, everybody};
+use ringfence_tests::{Running, Tier, everybody, free_port};
 use rustix::net::sockopt::set_socket_linger;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -106,10 +106,6 @@ fn published(mut running: Running, port: u16) {
     client.read_exact(&mut word[..1]).unwrap();
     reset(client);
     running.finish().ends(0).prints("ready\nreset");
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]

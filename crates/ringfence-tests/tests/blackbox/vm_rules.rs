@@ -1,7 +1,7 @@
 //! `--tier vm`: each rule holds as in the namespace tier, or the run is refused.
 
 use super::vm::{guests, guests_of_one, ringfence, sh, start};
-use ringfence_tests::{Finished, Place, Running};
+use ringfence_tests::{Finished, Place, Running, free_port};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -53,7 +53,7 @@ fn the_host_connects_in_to_what_a_guest_publishes() {
         print('ready', flush=True)\n\
         client, _ = server.accept()\nclient.sendall(b'served ' + client.recv(16))\nclient.close()\n";
     guests_of_one(|place| {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let publish = format!("{port}:7001");
         let mut running = start(place, &["--publish", &publish], &["python3", "-c", SERVER]);
         running.printed("ready\n");
