@@ -43,6 +43,8 @@ struct Building<'a> {
     bound: Vec<PathBuf>,
     /// Directories of the sandbox's own over the host's: nothing of what is there is in them.
     emptied: Vec<PathBuf>,
+    /// Private directories that are closed to other users: what is made in them is closed too.
+    closed: Vec<PathBuf>,
     /// A home that is kept: programs of earlier runs made what is in it, links too.
     kept: Option<PathBuf>,
     /// The last directory made, so that its parents are not made again.
@@ -129,6 +131,7 @@ impl<'a> Building<'a> {
             host,
             bound: Vec::new(),
             emptied: Vec::new(),
+            closed: Vec::new(),
             kept: None,
             made: PathBuf::from("/"),
             masks: [None; 2],
@@ -298,7 +301,9 @@ impl<'a> Building<'a> {
                 self.script.note("make the directory", Some(&at));
                 let (directory, name) = self.place(&at);
                 self.covers.makes(self.script, &at);
-                make_directory(self.script, directory, name, 0o755);
+                // Programs look at whose their directories are, and at who may write there (`~/.gnupg`).
+                let closed = self.closed.iter().any(|own| is_inside(&at, own));
+                make_directory(self.script, directory, name, if closed { 0o700 } else { 0o755 });
                 self.leave(&at, directory);
                 self.script.part(Part::Build);
             }
@@ -380,6 +385,9 @@ impl<'a> Building<'a> {
     /// A directory of the memory-backed file system, as a mount of its own that stays writable
     /// when the root is made read-only.
     fn private(&mut self, path: &Path, mode: u32) {
+        if mode.trailing_zeros() >= 6 {
+            self.closed.push(path.to_owned());
+        }
         let kept = self.is_kept(path);
         if kept || !self.host && self.exists_already(path) {
             // What is in a kept home would be kept, and what is there in a tree of the host's is the host's.

@@ -396,3 +396,19 @@ fn caches_that_their_program_locks_are_the_sandboxs_own() {
         assert_eq!(fs::read_to_string(&lock).unwrap(), "x\n");
     });
 }
+
+/// As the home is that they are in: `gpg` warns of a `~/.gnupg` that others may look into.
+#[test]
+fn directories_that_are_made_in_the_home_are_closed_to_others() {
+    everybody(Tier::Namespace, |place| {
+        let file = place.file("home/.keys/agent/file", "");
+        let other = place.file("outside/deep/file", "");
+        let modes = |file: &Path| {
+            let options = ["-r", file.to_str().unwrap()];
+            let script = format!("cd {:?} && stat -c %a .. .", file.parent().unwrap());
+            place.sh(&options, &script).well()
+        };
+        assert_eq!(modes(&file), "700\n700");
+        assert_eq!(modes(&other), "755\n755");
+    });
+}
