@@ -1,5 +1,6 @@
 //! What a plan says of files beyond the policy: what holds them, what is shown in their place.
 
+use super::sockets::nearest;
 use ringfence_policy::{
     Access, Decision, Guarded, Overlay, PathRule, Policy, Source, TierChoice, shown,
 };
@@ -142,8 +143,7 @@ impl Kept<'_> {
 fn read_only<'p>(plan: &'p Plan, path: &Path) -> Option<&'p Path> {
     let length = |path: &Path| path.as_os_str().len();
     if plan.tier == Tier::Namespace {
-        let around = plan.mounts.iter().filter(|step| path.starts_with(&step.path));
-        let nearest = around.max_by_key(|step| length(&step.path))?;
+        let nearest = nearest(plan, path)?;
         let read_only = matches!(nearest.op, MountOp::Bind { read_only: true, .. });
         return read_only.then_some(&nearest.path);
     }
@@ -196,9 +196,8 @@ pub(super) fn as_kept(decision: Decision, policy: &Policy, path: &Path) -> Decis
 fn as_apart(decision: Decision, policy: &Policy, plan: &Plan, path: &Path) -> Decision {
     let apart = |op: &MountOp| matches!(op, MountOp::Overlay { .. } | MountOp::NamedHome { .. });
     // A private directory may lie in a tree, and a tree in a private directory.
-    let around = plan.mounts.iter().filter(|step| path.starts_with(&step.path));
-    let nearest = around.max_by_key(|step| step.path.as_os_str().len());
-    let end = match policy.overlay.filter(|_| nearest.is_some_and(|step| apart(&step.op))) {
+    let shown = nearest(plan, path);
+    let end = match policy.overlay.filter(|_| shown.is_some_and(|step| apart(&step.op))) {
         None => return decision,
         Some(Overlay::Ask) => "; at the end you are asked whether it is committed",
         Some(Overlay::Commit) => ", and committed at the end",

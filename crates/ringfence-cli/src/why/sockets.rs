@@ -117,9 +117,10 @@ fn hides(path: &Path, hidden: &MountStep) -> String {
     format!("{path} is hidden in what is granted: {holder}{}", hidden.rule.text)
 }
 
-/// What stands at a path, or around it.
-fn nearest<'p>(plan: &'p Plan, path: &Path) -> Option<&'p MountStep> {
+/// What shows a path: what is mounted at it, or around it. What only keeps a directory from being renamed shows nothing else.
+pub(super) fn nearest<'p>(plan: &'p Plan, path: &Path) -> Option<&'p MountStep> {
     let around = plan.mounts.iter().filter(|step| path.starts_with(&step.path));
+    let around = around.filter(|step| step.op != MountOp::Pin);
     around.max_by_key(|step| step.path.as_os_str().len())
 }
 

@@ -231,7 +231,10 @@ impl<'a> Building<'a> {
                 ];
                 self.file_system(path, c"devpts", &options, NO_SUID | NO_EXEC);
             }
-            MountOp::Pin => self.hold(path, false, 0),
+            MountOp::Pin => {
+                self.make_target(path, true);
+                self.hold(path, false, 0);
+            }
             MountOp::PinLink => self.hold(path, true, 0),
             MountOp::Protect => self.hold(path, false, READ_ONLY),
             MountOp::Emptied => {

@@ -44,6 +44,9 @@ pub(super) struct Grants {
     /// Directories of the sandbox's own in trees of the host's: what is granted around one does not show what the host
     /// has there, nor is that written to. (Where all of the host is granted, the view's own steps see to it.)
     pub own: Vec<PathBuf>,
+    /// Directories that are granted for writing by themselves and lie in a writable tree: names are protected in each of
+    /// them as in a tree.
+    pub inside: Vec<PathBuf>,
 }
 
 impl Grants {
@@ -142,9 +145,14 @@ impl Grants {
         let own: Vec<&Path> =
             own_directories(policy).chain(hidden.iter().map(PathBuf::as_path)).collect();
         let all = self.clone();
+        let inside = &mut self.inside;
         self.trees.retain(|path, grant| {
             let above = all.covering_kept(path, &own);
-            above.is_none_or(|above| grant.write && !above.write)
+            let kept = above.is_none_or(|above| grant.write && !above.write);
+            if !kept && grant.write && grant.directory {
+                inside.push(path.clone());
+            }
+            kept
         });
     }
 

@@ -20,8 +20,9 @@ use ringfence_policy::gitnamed::Reader;
 use ringfence_policy::gitread::{NotKnown, Pass};
 use ringfence_policy::gitstate::STATE;
 use ringfence_policy::guard::built_in;
-use ringfence_policy::{Access, Guarded, Layer, PathRule, Source};
+use ringfence_policy::{Access, Guarded, Layer, PathRule, ProtectedName, Source};
 use ringfence_start::listing;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -289,7 +290,18 @@ impl Wanted<'_, '_> {
 
     /// The list of names that hosts execute or trust, in each writable tree.
     fn known_names(&mut self) -> Vec<GuardedTree> {
-        self.trees().into_iter().map(|tree| self.names_in(tree)).collect()
+        let trees = self.trees().into_iter().map(|tree| self.names_in(tree)).collect();
+        // Who grants what is around one as well takes nothing from what is protected in it.
+        for inside in &self.grants.inside {
+            for (name, guarded) in self.names_at(inside) {
+                // Others are found at the end, where all of the tree around it is looked through.
+                let nested = |known: &ProtectedName| known.name == name && known.nested;
+                if !self.planning.policy.protected_names.iter().any(nested) {
+                    self.add_listed(inside.join(&*name), guarded, &built_in_name(&name));
+                }
+            }
+        }
+        trees
     }
 
     /// Which first components of the list's names a directory has.
@@ -305,9 +317,10 @@ impl Wanted<'_, '_> {
         Top::of(self.planning.paths, directory, &firsts)
     }
 
-    fn names_in(&mut self, tree: PathBuf) -> GuardedTree {
+    /// Protects what of the list is at the top of a writable tree; which names are not there.
+    fn names_at(&mut self, tree: &Path) -> Vec<(Cow<'static, str>, Guarded)> {
         let policy = self.planning.policy;
-        let mut top = self.top(&tree);
+        let mut top = self.top(tree);
         if let Some(closed) = self.planning.paths.closed(&tree.join(".git")) {
             self.close(closed, &built_in_name(".git"));
         }
@@ -331,7 +344,7 @@ impl Wanted<'_, '_> {
             }
             let rule = built_in_name(&name.name);
             if name.name.contains(['*', '?']) {
-                for path in self.expand(&tree, &name.name, &rule) {
+                for path in self.expand(tree, &name.name, &rule) {
                     self.add_listed(path, name.guarded, &rule);
                 }
             } else {
@@ -341,7 +354,7 @@ impl Wanted<'_, '_> {
         if top.has(".git") {
             let judged = self.rules.iter().filter(|(_, rule)| rule.1 == Guarded::GitConfig);
             let judged = judged.map(|(path, _)| path.as_path());
-            match named::repositories(self.planning.paths, &tree, judged, self.pass) {
+            match named::repositories(self.planning.paths, tree, judged, self.pass) {
                 Ok(all) => all.into_iter().for_each(|repository| self.configured(repository)),
                 Err(unknown) => self.unknown = Some(unknown),
             }
@@ -349,6 +362,12 @@ impl Wanted<'_, '_> {
         if !policy.unprotected.is_empty() {
             absent.retain(|(name, _)| !policy.unprotected.contains(&tree.join(name.as_ref())));
         }
+        absent
+    }
+
+    fn names_in(&mut self, tree: PathBuf) -> GuardedTree {
+        let policy = self.planning.policy;
+        let absent = self.names_at(&tree);
         let nested = policy.protected_names.iter().filter(|name| {
             let judged_later = name.guarded != Guarded::ExistingOnly;
             judged_later && (name.nested || name.name.starts_with('*'))

@@ -21,6 +21,7 @@ mod named;
 mod others;
 mod trust;
 mod view;
+mod ways;
 
 pub use grants::hidden_sockets;
 pub(crate) use grants::{expand, glob};

@@ -56,6 +56,7 @@ pub(super) fn steps(
     view.steps.extend(super::browsers::mounts(planning, grants));
     view.steps.extend(super::gateway::mount(planning.policy));
     view.steps.extend(super::bus::mount(bus));
+    view.steps.extend(super::ways::pins(&view.steps));
     // Parents before children; at one path, what is put there before what holds it.
     view.steps.sort_by_cached_key(|step| (sort_key(&step.path), order(&step.op)));
     view.steps.dedup_by(|b, a| a.path == b.path && order(&a.op) == order(&b.op));

@@ -162,5 +162,6 @@ mod vm_saved;
 mod vm_sessions;
 mod vm_streams;
 mod vm_writes;
+mod ways;
 mod windows;
 mod word;
