@@ -28,13 +28,16 @@ fn is_part(op: &MountOp) -> bool {
     matches!(op, MountOp::Bind { read_only: true, devices: false, .. })
 }
 
-/// What a step takes from the host, if it does.
-fn source(step: &MountStep) -> Option<&Path> {
-    match &step.op {
-        MountOp::Bind { .. } | MountOp::Overlay { .. } => Some(&step.path),
-        MountOp::NamedHome { from, .. } | MountOp::Console { from } => Some(from),
-        _ => None,
-    }
+/// What a step takes from the host: the tree, and where the layer of it is.
+fn sources(step: &MountStep) -> impl Iterator<Item = &Path> {
+    let (tree, layer) = match &step.op {
+        MountOp::Bind { .. } => (Some(&step.path), None),
+        MountOp::Overlay { apart, .. } => (Some(&step.path), Some(apart)),
+        MountOp::NamedHome { from, apart } => (Some(from), apart.as_ref()),
+        MountOp::Console { from } => (Some(from), None),
+        _ => (None, None),
+    };
+    tree.into_iter().chain(layer).map(PathBuf::as_path)
 }
 
 impl Shelf {
@@ -47,7 +50,7 @@ impl Shelf {
             }
         }
         let otherwise: Vec<&Path> =
-            steps.iter().filter(|step| !is_part(&step.op)).filter_map(source).collect();
+            steps.iter().filter(|step| !is_part(&step.op)).flat_map(sources).collect();
         // What is taken from below the copy has its attributes.
         let worthy = |directory: &Path, count: usize| {
             count >= ENOUGH
@@ -115,6 +118,18 @@ mod tests {
         // Its source would be read-only as the copy is.
         steps.push(step("/usr/lib/x/state", writable));
         assert!(Shelf::new(&steps).worthy.is_empty());
+        steps.pop();
+        // So would the layer of a tree elsewhere, which the kernel refuses then.
+        let apart = PathBuf::from("/usr/lib/state/0");
+        let from = PathBuf::from("/srv/home");
+        for op in [
+            MountOp::Overlay { directory: true, apart: apart.clone() },
+            MountOp::NamedHome { from, apart: Some(apart) },
+        ] {
+            steps.push(step("/srv/tree", op));
+            assert!(Shelf::new(&steps).worthy.is_empty());
+            steps.pop();
+        }
         let tops: Vec<MountStep> =
             ["a", "b", "c", "d"].iter().map(|name| part(&format!("/{name}"))).collect();
         assert!(Shelf::new(&tops).worthy.is_empty(), "the root is left as it is");

@@ -74,3 +74,21 @@ fn what_a_run_makes_of_the_top_is_a_change() {
         assert_eq!(mode(place, ""), 0o700);
     });
 }
+
+/// Toolchains of the home are shown from one read-only copy of it, and the layers are kept below the home as well.
+#[test]
+fn toolchains_in_the_home_do_not_make_its_layers_read_only() {
+    everybody(Tier::Namespace, |place| {
+        for name in [".nvm", ".pyenv", ".rbenv", ".rustup", ".sdkman"] {
+            place.directory(format!("home/{name}"));
+        }
+        place.file("outside/file", "old\n");
+        let rf = "cd ../../outside && $RF --overlay=keep";
+        place.shell(&format!("{rf} -- sh -c 'ls -d ~/.nvm && echo new > file'")).ends(0);
+        assert_eq!(fs::read_to_string(place.at("outside/file")).unwrap(), "old\n");
+        place.ringfence(["overlay", "commit", "latest"]).ends(0).says("committed 1 change");
+        assert_eq!(fs::read_to_string(place.at("outside/file")).unwrap(), "new\n");
+        // A kept home's layer, too.
+        place.shell(&format!("{rf} --home kept -- sh -c 'echo x > ~/made'")).ends(0);
+    });
+}
