@@ -59,6 +59,7 @@ pub mod policy;
 pub mod port;
 pub mod profile;
 pub mod protect;
+mod protect_agents;
 mod protect_home;
 mod protect_names;
 pub mod registry;

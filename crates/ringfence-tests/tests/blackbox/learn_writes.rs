@@ -101,3 +101,36 @@ fn what_is_missing_is_told_in_each_tier() {
         });
     }
 }
+
+/// What hooks of git, shells and package managers outside run lies beside logs and locks that programs write.
+#[test]
+fn directories_of_programs_that_run_outside_are_not_proposed_for_writing() {
+    everybody(Tier::Namespace, |place| {
+        let programs = [
+            (".cache/pre-commit/repo/log", ".cache/pre-commit/repo/bin/black"),
+            (".config/yarn/log", ".config/yarn/global/node_modules/.bin/tool"),
+            (".cache/node/log", ".cache/node/corepack/v1/yarn/1.22.22/bin/yarn.js"),
+            (".sbt/log", ".sbt/1.0/plugins/plugins.sbt"),
+            (".zfunc/log", ".zfunc/_tool"),
+            (".cache/ms-playwright/log", ".cache/ms-playwright/chromium-1/chrome"),
+            (".local/share/virtualenvs/log", ".local/share/virtualenvs/x/bin/tool"),
+        ];
+        for (log, program) in programs {
+            place.file(format!("home/{log}"), "old\n");
+            let program = place.file(format!("home/{program}"), "old\n");
+            let _ = fs::remove_file(place.project("l.toml"));
+            let shown = program.display();
+            learn(place, &["-o", "l.toml"], &format!("cat {shown}; echo a >> ~/{log}"));
+            let changes = format!("echo evil > {shown}");
+            assert_ne!(place.sh(&["-p", "./l.toml"], &changes).code, 0, "{log}");
+            // Granted with all that is around it, too; and by exactly its name it is its user's.
+            let above = place.at("home").join(log.split('/').next().unwrap());
+            let tree = if log.starts_with(".cache") { above } else { place.at("home") };
+            let tree = tree.display().to_string();
+            assert_ne!(place.sh(&["-w", &tree], &changes).code, 0, "{log}");
+            assert_eq!(fs::read_to_string(&program).unwrap(), "old\n", "{log}");
+        }
+        let environments = place.text("home/.cache/pre-commit");
+        place.sh(&["-w", &environments], "echo new > ~/.cache/pre-commit/repo/bin/black").ends(0);
+    });
+}
