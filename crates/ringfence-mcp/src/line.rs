@@ -18,6 +18,14 @@ pub(crate) struct Unreadable {
     pub why: String,
 }
 
+impl Unreadable {
+    pub(crate) fn of(outline: Outline, why: String) -> Unreadable {
+        let (id, method) = outline.told();
+        let id = id.and_then(|id| serde_json::from_slice(&id).ok());
+        Unreadable { id, method, why }
+    }
+}
+
 /// Reads a line.
 ///
 /// # Errors
@@ -31,9 +39,7 @@ pub(crate) fn read(line: &[u8]) -> Result<Value, Unreadable> {
     serde_json::from_str(&text).map_err(|error| {
         let mut outline = Outline::default();
         text.bytes().for_each(|byte| outline.byte(byte));
-        let (id, method) = outline.told();
-        let id = id.and_then(|id| serde_json::from_slice(&id).ok());
-        Unreadable { id, method, why: error.to_string() }
+        Unreadable::of(outline, error.to_string())
     })
 }
 

@@ -6,7 +6,8 @@
 //! had as the answer to something else. A call that is never answered has its row all the same: when its server has
 //! ended, or when the guard is told to end.
 
-use crate::line::{self, Unreadable};
+use crate::judged::{self, Judged};
+use crate::line::{self, Outline, Unreadable};
 use crate::message::{alike, error, known_by, odd, plain, spelt};
 use ringfence_sandbox::itself;
 use ringfence_session::ledger::{self, Event, Process, Verdict};
@@ -16,14 +17,14 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-/// A line longer than this ends the conversation.
+/// The longest line, with its end: of one that is longer no more is kept than whose it is.
 const LONGEST: usize = 64 << 20;
 
 /// Which tools of the server are to be had.
@@ -132,7 +133,7 @@ pub fn wrap(options: &[OsString], argv: &[OsString], tools: &Tools) -> Result<u8
             // The client's side may outlive the server's: it ends with the process.
             std::thread::Builder::new()
                 .spawn_scoped(scope, move || {
-                    for_each_line(std::io::stdin().lock(), |line| {
+                    for_each_line(io::stdin().lock(), LONGEST, |line| {
                         guard.clients(line).is_none_or(|line| send(&mut stdin, &line))
                     });
                 })
@@ -141,8 +142,8 @@ pub fn wrap(options: &[OsString], argv: &[OsString], tools: &Tools) -> Result<u8
         }
         let mut heard = true;
         if let Some(stdout) = stdout {
-            for_each_line(BufReader::new(stdout), |line| {
-                heard = guard.servers(line).is_none_or(|line| send(&mut std::io::stdout(), &line));
+            for_each_line(BufReader::new(stdout), LONGEST, |line| {
+                heard = guard.servers(line).is_none_or(|line| send(&mut io::stdout(), &line));
                 heard
             });
         }
@@ -156,25 +157,46 @@ pub fn wrap(options: &[OsString], argv: &[OsString], tools: &Tools) -> Result<u8
     })
 }
 
-/// Calls `act` with each line, until there is none, it is too long, or `act` says so.
-fn for_each_line(mut input: impl BufRead, mut act: impl FnMut(&[u8]) -> bool) {
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let mut limited = std::io::Read::take(&mut input, LONGEST as u64);
-        match limited.read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return,
-            Ok(_) if line.len() >= LONGEST => {
-                ringfence_sys::say!("ringfence: a message is longer than {LONGEST} bytes");
-                return;
+/// What came until the end of a line.
+enum Came<'a> {
+    Line(&'a [u8]),
+    /// More than is kept of one.
+    TooLong(Outline),
+}
+
+/// Calls `act` with each line, until there is none, or `act` says so.
+fn for_each_line(mut input: impl BufRead, longest: usize, mut act: impl FnMut(Came<'_>) -> bool) {
+    let mut more = true;
+    while more {
+        let mut line = Vec::new();
+        let mut outline: Option<Outline> = None;
+        loop {
+            let came = match input.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                came => came.unwrap_or_default(),
+            };
+            more = !came.is_empty();
+            let end = came.iter().position(|&byte| byte == b'\n');
+            let length = end.map_or(came.len(), |at| at + 1);
+            if outline.is_none() && line.len() + length > longest {
+                let mut known = Outline::default();
+                std::mem::take(&mut line).into_iter().for_each(|byte| known.byte(byte));
+                outline = Some(known);
             }
-            Ok(_) if line.iter().all(u8::is_ascii_whitespace) => {}
-            Ok(_) => {
-                if !act(&line) {
-                    return;
-                }
+            match &mut outline {
+                Some(outline) => came[..length].iter().for_each(|&byte| outline.byte(byte)),
+                None => line.extend_from_slice(&came[..length]),
+            }
+            input.consume(length);
+            if end.is_some() || !more {
+                break;
             }
         }
+        let goes_on = match outline {
+            Some(outline) => act(Came::TooLong(outline)),
+            None => line.trim_ascii().is_empty() || act(Came::Line(&line)),
+        };
+        more &= goes_on;
     }
 }
 
@@ -265,10 +287,17 @@ impl Guard<'_> {
     }
 
     /// What the server gets of a client's message; else the client has its answer already.
-    fn clients(&self, line: &[u8]) -> Option<Value> {
+    fn clients(&self, line: Came<'_>) -> Option<Value> {
         let refuse = |answer: Value| {
-            send(&mut std::io::stdout(), &answer);
+            send(&mut io::stdout(), &answer);
             None
+        };
+        let line = match line {
+            Came::Line(line) => line,
+            Came::TooLong(outline) => match judged::too_long(outline, LONGEST) {
+                Judged::Wrong(answer) => return refuse(answer),
+                _ => return None,
+            },
         };
         let mut message = match line::read(line) {
             Ok(message) => message,
@@ -343,18 +372,26 @@ impl Guard<'_> {
     }
 
     /// What the client gets of a server's message.
-    fn servers(&self, line: &[u8]) -> Option<Value> {
+    fn servers(&self, line: Came<'_>) -> Option<Value> {
         let left_out = |what: &str| {
             ringfence_sys::say!("ringfence: the server wrote {what}; it was left out");
             None
         };
-        let mut message = match line::read(line) {
+        let read = match line {
+            Came::Line(line) => line::read(line),
+            Came::TooLong(outline) => {
+                let why = format!("it is longer than {LONGEST} bytes");
+                Err(Unreadable::of(outline, why))
+            }
+        };
+        let mut message = match read {
             Ok(message) if message.is_object() => message,
             // Who waits for it waits no more.
             Err(Unreadable { id: Some(id), method: false, why }) => {
                 error(&id, -32603, &format!("the server's answer cannot be read: {why}"))
             }
-            _ => return left_out("what is no message"),
+            Err(Unreadable { why, .. }) => return left_out(&format!("what is no message ({why})")),
+            Ok(_) => return left_out("what is no message"),
         };
         plain(&mut message);
         let answer = ["result", "error"].iter().any(|name| message.get(name).is_some());
@@ -396,5 +433,36 @@ impl Guard<'_> {
             Some(Asked::Other) => {}
         }
         Some(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_lines_that_are_too_long_it_is_known_whose_they_are() {
+        let long = "x".repeat(100);
+        let lines = format!(
+            "{{\"id\":1}}\n\n{{\"id\":2,\"result\":\"{long}\"}}\n{{\"result\":\"{long}\",\"id\":3}}\n\
+             {{\"id\":4}}\n{{\"id\":5,\"result\":\"{long}"
+        );
+        let mut told = Vec::new();
+        let mut act = |came: Came<'_>| {
+            told.push(match came {
+                Came::Line(line) => String::from_utf8_lossy(line).trim().to_owned(),
+                Came::TooLong(outline) => {
+                    format!("{:?}", Unreadable::of(outline, String::new()).id)
+                }
+            });
+            true
+        };
+        // Whatever comes at once.
+        for at_once in [1, 7, 4096] {
+            for_each_line(BufReader::with_capacity(at_once, lines.as_bytes()), 100, &mut act);
+        }
+        let one =
+            ["{\"id\":1}", "Some(Number(2))", "Some(Number(3))", "{\"id\":4}", "Some(Number(5))"];
+        assert_eq!(told, [one, one, one].concat());
     }
 }

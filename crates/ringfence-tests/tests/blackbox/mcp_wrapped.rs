@@ -149,3 +149,27 @@ fn answers_that_are_no_json_are_answers() {
         assert_eq!(errors, [(&"cut".into(), true), (&"large".into(), false)]);
     });
 }
+
+#[test]
+fn an_answer_that_is_too_long_ends_its_call_and_not_the_conversation() {
+    everybody(Tier::Namespace, |place| {
+        let messages = [HELLO.to_owned(), call(2, "long", "{}"), call(3, "next", "{}")];
+        let script = r#"read a; read b; read c; read d
+            printf '{"jsonrpc":"2.0","result":{"content":[{"type":"text","text":"'
+            head -c 70000000 /dev/zero | tr '\0' x
+            printf '"}]},"id":2}\n'
+            head -c 70000000 /dev/zero | tr '\0' x; echo
+            printf '%s\n' '{"jsonrpc":"2.0","id":3,"result":{"content":[]}}'; exit 3"#;
+        let run = talk(place, &["mcp", "wrap", "--", "sh", "-c", script], messages.concat());
+        run.ends(3).says("what is no message (it is longer than 67108864 bytes); it was left out");
+        let answers: Vec<Value> =
+            run.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(answers.len(), 2, "{answers:?}");
+        let why = "the server's answer cannot be read: it is longer than 67108864 bytes";
+        assert_eq!((&answers[0]["id"], &answers[0]["error"]["message"]), (&2.into(), &why.into()));
+        assert!(answers[1]["result"].is_object(), "{answers:?}");
+        let (rows, _) = record(place);
+        let told: Vec<_> = rows.iter().map(|row| (&row["tool"], row["error"].as_str())).collect();
+        assert_eq!(told, [(&"long".into(), Some(why)), (&"next".into(), None)]);
+    });
+}
