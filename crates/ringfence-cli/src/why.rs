@@ -79,7 +79,7 @@ fn seen(policy: &Policy, path: &Path) -> bool {
 
 /// Of a path that is out of sight, the answer is the policy's alone: whether something is there, and where a link
 /// leads, is the host's business.
-fn as_seen(decision: Decision, policy: &Policy) -> Decision {
+pub(crate) fn as_seen(decision: Decision, policy: &Policy) -> Decision {
     let (Request::Read(subject)
     | Request::Write(subject)
     | Request::Exec(subject)

@@ -4,6 +4,7 @@ use super::Hook;
 use crate::error::Fault;
 use crate::options::{POLICY, parse};
 use crate::request;
+use crate::why::as_seen;
 use ringfence_policy::decide::Request;
 use ringfence_policy::{Decision, Host, HostFiles, Policy, Subject, decide};
 use ringfence_sandbox::itself;
@@ -148,14 +149,15 @@ fn unreachable(policy: &Policy, word: &str) -> Option<String> {
     told(&decide(policy, &Request::Connect { host, port: 443 }))
 }
 
-/// Why a path is refused, if it is a path and is.
+/// Why a path is refused, if it is a path and is: no more than what is inside can find out, which may name any path.
 fn refused(policy: &Policy, word: &str) -> Option<String> {
     if !word.starts_with('/') || word.len() < 2 {
         return None;
     }
     let subject = || Subject::on_host(Path::new(word), &HostFiles);
     let decisions = [Request::Read(subject()), Request::Write(subject())];
-    decisions.iter().map(|request| decide(policy, request)).find_map(|decision| told(&decision))
+    let mut decided = decisions.iter().map(|request| as_seen(decide(policy, request), policy));
+    decided.find_map(|decision| told(&decision))
 }
 
 /// A denial as a sentence; nothing for what is allowed.

@@ -38,3 +38,27 @@ fn a_command_in_a_session_starts_where_the_agent_is_and_hears_why_it_was_refused
         running.finish().ends(143);
     });
 }
+
+/// A program names any path in its messages.
+#[test]
+fn what_an_agent_hears_does_not_say_what_is_there_out_of_sight() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/dir/here", "x\n");
+        place.link("home/dir/link", place.at("outside/secret"));
+        place.link("home/project/link", place.at("home/dir/link"));
+        let ringfence = binary().display();
+        let heard = |path: &str| {
+            let command = format!("echo \"{path}: Permission denied\" >&2; exit 1");
+            let shell = format!("{ringfence} hooks shell --claude -- -- '{command}'");
+            let run = place.shell(&shell);
+            run.ends(1).says("the sandbox's policy: ");
+            run.err.lines().filter(|line| line.starts_with("ringfence: ")).collect::<String>()
+        };
+        let dir = place.text("home/dir");
+        let there = heard(&format!("{dir}/here"));
+        assert_eq!(there.replace("/here", "/gone"), heard(&format!("{dir}/gone")));
+        assert_eq!(there.replace("/here", "/link"), heard(&format!("{dir}/link")));
+        let led = heard(&place.text("home/project/link"));
+        assert!(!led.contains("outside/secret") && led.contains("leads to"), "{led}");
+    });
+}
