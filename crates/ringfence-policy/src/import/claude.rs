@@ -158,15 +158,18 @@ fn environment(importer: &mut Importer) {
     let mut pairs: Vec<(Text, Text)> = Vec::new();
     for (name, value) in variables {
         match value {
-            Json::String(value) if value.contains('\0') || name.is_empty() || name.contains(['=', '\0']) => {
-                importer.note(format!("`env.{name}` is no variable that a program can have: left out"));
+            Json::String(value)
+                if value.contains('\0') || name.is_empty() || name.contains(['=', '\0']) =>
+            {
+                importer
+                    .note(format!("`env.{name}` is no variable that a program can have: left out"));
             }
-            Json::String(value) if crate::secrets::hidden(&name).is_none() => {
-                pairs.push((name.into(), value.into()));
-            }
-            Json::String(_) => importer.note(format!(
-                "`env.{name}` looks like a credential, which no profile should hold: pass it with --env {name}"
-            )),
+            Json::String(value) => match crate::secrets::hidden(&name) {
+                None => pairs.push((name.into(), value.into())),
+                Some(why) => importer.note(format!(
+                    "`env.{name}` ({why}) is not written into a profile: pass it with --env {name}"
+                )),
+            },
             _ => importer.note(format!("`env.{name}` is no text: left out")),
         }
     }

@@ -2,6 +2,7 @@
 
 mod claude;
 mod credentials;
+mod dangers;
 mod jsonc;
 mod peers;
 mod reads;
@@ -189,6 +190,10 @@ impl Importer {
                         self.note(format!("`{from}`: `{text}` matches at any depth, which no tier enforces: name the directories"));
                         continue;
                     }
+                    if let Some(danger) = dangers::of_path(key, &rule) {
+                        self.note(format!("`{from}`: `{text}`: {danger}"));
+                        self.profile.add(Key::Dangers, danger);
+                    }
                     let missing_allowed = grant && rule != ".";
                     self.profile.add(key, if missing_allowed { format!("{rule}?") } else { rule });
                 }
@@ -205,7 +210,13 @@ impl Importer {
             let every = format!("{text}:*");
             let rule = if refuses { HostRule::parse(&every) } else { HostRule::parse(&text) };
             match rule.or_else(|_| HostRule::parse(&text)) {
-                Ok(rule) => self.profile.add(key, rule.to_string()),
+                Ok(rule) => {
+                    if !refuses && let Some(danger) = dangers::of_host(&rule.to_string()) {
+                        self.note(format!("`{from}`: `{text}`: {danger}"));
+                        self.profile.add(Key::Dangers, danger);
+                    }
+                    self.profile.add(key, rule.to_string());
+                }
                 Err(error) => self.note(format!("`{from}`: {error}: left out")),
             }
         }
@@ -264,10 +275,11 @@ fn path(text: &str) -> Result<String, &'static str> {
         if index > 0 {
             rule.push('/');
         }
-        if part.contains('*') || part.starts_with('$') || part == "~" && index == 0 {
+        if part == "~" && index == 0 {
             rule.push_str(part);
         } else {
-            rule.push_str(&quote(Path::new(part)).to_string_lossy());
+            // Their variables are names like others.
+            rule.push_str(&quote(Path::new(part)).to_string_lossy().replace("\\*", "*"));
         }
     }
     Ok(rule)

@@ -335,3 +335,34 @@ fn values_of_a_wrong_type_are_told() {
         assert!(!imported.notes.concat().contains("hunter2"));
     }
 }
+
+#[test]
+fn variables_of_peers_are_names_and_what_grants_open_is_told() {
+    let imported = read(
+        Peer::Claude,
+        r#"{
+            "permissions": {"allow": ["Read(~/$HOME)", "Read($HOME/*.$x)", "Edit(~)", "Read(//home)", "WebFetch(domain:*)"]},
+            "sandbox": {"network": {"allowUnixSockets": ["/var/run/docker.sock"]}},
+            "env": {"LD_PRELOAD": "/x.so", "A_TOKEN": "x"}
+        }"#,
+    );
+    let reads = list(&imported, Key::Read);
+    assert_eq!(reads, ["~/\\$HOME?", "\\$HOME/*.\\$x?", "/home?"]);
+    // Before each run, and when it is imported.
+    let dangers = list(&imported, Key::Dangers);
+    let wanted = [
+        "can be changed (~)",
+        "can be read (/home)",
+        "to every host",
+        "/var/run/docker.sock is root",
+    ];
+    for part in wanted {
+        assert!(dangers.iter().any(|danger| danger.contains(part)), "{part}: {dangers:?}");
+        assert!(noted(&imported, part), "{part}: {:?}", imported.notes);
+    }
+    assert!(noted(&imported, "`env.LD_PRELOAD` (a library of the host"), "{:?}", imported.notes);
+    assert!(noted(&imported, "`env.A_TOKEN` ("), "{:?}", imported.notes);
+    let harmless =
+        read(Peer::Claude, r#"{"permissions": {"allow": ["Read(~/notes)", "Edit(x)"]}}"#);
+    assert!(list(&harmless, Key::Dangers).is_empty());
+}
