@@ -57,7 +57,7 @@ pub fn integrate(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let profile = profile.to_str().filter(is_name).ok_or_else(usage)?;
     let home = ringfence_sys::identity::home().filter(|home| home.is_absolute());
     let home = home.ok_or_else(|| Fault::usage("there is no home directory; set HOME"))?;
-    let folder = state::directory(&home).join("integrations").join(profile);
+    let folder = state::directory(&home).map_err(Fault::usage)?.join("integrations").join(profile);
     let said = match parsed.has("remove") {
         true => {
             let (said, stay) = remove(profile, &folder)?;

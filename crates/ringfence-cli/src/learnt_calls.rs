@@ -13,7 +13,7 @@ use std::path::Path;
 fn open() -> Result<Evidence, Fault> {
     let home = ringfence_sys::identity::home().filter(|home| home.is_absolute());
     let home = home.ok_or_else(|| Fault::of("there is no home to keep what was learnt in"))?;
-    let directory = ringfence_sandbox::state::directory(&home);
+    let directory = ringfence_sandbox::state::directory(&home).map_err(Fault::of)?;
     Evidence::open(&directory).map_err(|error| {
         let file = directory.join("learnt.db");
         Fault::of(format!("what was learnt before cannot be read: {}: {error}", file.display()))

@@ -9,7 +9,7 @@ use ringfence_policy::{FileView, HostFiles, Profile};
 use ringfence_sandbox::inputs::Inputs;
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The name under which a project keeps its policy.
@@ -23,17 +23,9 @@ fn list() -> Result<PathBuf, Fault> {
     let home = ringfence_sys::identity::home().filter(|home| home.is_absolute());
     let home =
         home.ok_or_else(|| Fault::usage("HOME is not set: there is nowhere to keep trust"))?;
-    let list = ringfence_sandbox::state::directory(&home).join("trusted");
-    let user = ringfence_sandbox::facts::user();
-    match list.metadata() {
-        // Root with another user's HOME trusts what root has accepted.
-        Ok(data) if data.uid() != user && data.uid() != 0 => Err(Fault::usage(format!(
-            "{} belongs to another user, whose trust is not yours; give HOME and XDG_STATE_HOME your own values \
-             (sudo -H)",
-            list.display()
-        ))),
-        _ => Ok(list),
-    }
+    // Root with another user's HOME trusts what root has accepted.
+    let state = ringfence_sandbox::state::directory(&home).map_err(Fault::usage)?;
+    Ok(state.join("trusted"))
 }
 
 /// The line that stands for a file as it is.

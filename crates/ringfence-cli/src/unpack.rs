@@ -40,7 +40,7 @@ impl Fresh {
     pub fn make() -> Result<Fresh, Fault> {
         let none = "there is no home directory; set HOME, or XDG_STATE_HOME";
         let home = sys::identity::home().ok_or_else(|| Fault::usage(none))?;
-        let all = ringfence_sandbox::state::directory(&home).join("copies");
+        let all = ringfence_sandbox::state::directory(&home).map_err(Fault::usage)?.join("copies");
         let failed = |error| Fault::usage(format!("{}: {error}", all.display()));
         ringfence_sandbox::state::make_directory(&all).map_err(failed)?;
         tidy(&all);

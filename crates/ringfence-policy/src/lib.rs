@@ -48,6 +48,7 @@ pub mod import;
 mod judge_environment;
 mod judge_network;
 mod judge_path;
+pub mod kept;
 pub mod key;
 mod limits;
 pub mod merge;

@@ -411,7 +411,7 @@ pub fn data_layers(release: &str) -> Availability {
 /// directories by them, and where it cannot, removing one with something in it fails inside (`EIO`).
 fn layers() -> Availability {
     let Some(home) = sys::identity::home() else { return Availability::Yes };
-    let state = crate::state::directory(&home);
+    let state = ringfence_policy::kept::Kept::State.path(&home);
     let there = state.ancestors().find_map(|path| path.canonicalize().ok());
     let name = there.and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
     match name.map(|name| sys::file::attribute(&name, c"user.ringfence", 0)) {

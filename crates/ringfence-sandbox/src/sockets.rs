@@ -46,7 +46,7 @@ pub(crate) fn handler(plan: &Plan, filter: Option<&Filter>) -> Handler {
 fn listeners() -> Option<OwnedFd> {
     // Directories of the user's may be made, a home may not.
     let home = identity::home().filter(|home| home.is_absolute() && home.is_dir())?;
-    let directory = crate::state::directory(&home);
+    let directory = crate::state::directory(&home).ok()?;
     crate::state::make_directory(&directory).ok()?;
     let path = directory.join("listeners");
     let mut options = File::options();

@@ -3,6 +3,7 @@
 use crate::error::LaunchError;
 use crate::plan::Plan;
 use crate::removal;
+use ringfence_policy::kept::Kept;
 use ringfence_sys::fd;
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -11,17 +12,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// `$XDG_STATE_HOME/ringfence`, or `~/.local/state/ringfence`.
-pub fn directory(home: &Path) -> PathBuf {
-    match std::env::var_os("XDG_STATE_HOME").map(PathBuf::from) {
-        Some(state) if state.is_absolute() => state.join("ringfence"),
-        _ => home.join(".local/state/ringfence"),
-    }
+/// `$XDG_STATE_HOME/ringfence`, or `~/.local/state/ringfence`: for whatever is to be read, written or removed there.
+///
+/// # Errors
+/// A sentence: others decide what lies there.
+pub fn directory(home: &Path) -> Result<PathBuf, String> {
+    Kept::State.own(home, crate::facts::user())
 }
 
-/// Where named homes are kept.
+/// Where named homes are kept, whoever has that.
 pub fn homes(home: &Path) -> PathBuf {
-    directory(home).join("homes")
+    Kept::State.path(home).join("homes")
 }
 
 /// Makes a directory and its parents for the user alone.
@@ -34,6 +35,7 @@ pub fn make_directory(path: &Path) -> std::io::Result<()> {
 
 /// Makes a named home when it does not exist yet.
 pub(crate) fn make_home(path: &Path) -> Result<(), LaunchError> {
+    directory(&ringfence_sys::identity::home().unwrap_or_default()).map_err(LaunchError::Setup)?;
     make_directory(path).map_err(|error| {
         let errno = ringfence_sys::Errno::new(error.raw_os_error().unwrap_or(5));
         LaunchError::call(
@@ -98,7 +100,8 @@ pub(crate) fn apart() -> Option<PathBuf> {
         let room = name.and_then(|name| ringfence_sys::file::room_in_memory(&name));
         room.is_some_and(|room| room >= ENOUGH) && is_ours_alone(path)
     };
-    let own = || variable("HOME").map(|home| directory(&home)).filter(|path| is_ours_alone(path));
+    let own =
+        || variable("HOME").map(|home| Kept::State.path(&home)).filter(|path| is_ours_alone(path));
     variable("XDG_RUNTIME_DIR").filter(serves).or_else(own)
 }
 
@@ -135,7 +138,7 @@ pub(crate) fn private_template(plan: &Plan) -> Option<PathBuf> {
 /// Makes the place of the private directories, where it is among ringfence's own.
 pub(crate) fn make_apart(plan: &Plan) {
     let place = plan.private.as_ref().and_then(|parent| parent.parent());
-    let own = std::env::var_os("HOME").map(|home| directory(Path::new(&home)));
+    let own = std::env::var_os("HOME").map(|home| Kept::State.path(Path::new(&home)));
     if let Some(place) = place.filter(|place| own.as_deref() == Some(place)) {
         // Where it cannot be made, the launch says so.
         let _ = make_directory(place);

@@ -2,6 +2,7 @@
 
 use crate::error::{Result, SessionError};
 use crate::ledger;
+use ringfence_policy::kept::Kept;
 use ringfence_policy::own::LEARNING;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -14,17 +15,17 @@ use std::path::{Path, PathBuf};
 /// `$XDG_STATE_HOME/ringfence`, or `~/.local/state/ringfence`.
 ///
 /// # Errors
-/// There is no home directory.
+/// There is no home directory; others decide what lies there.
 pub fn state() -> Result<PathBuf> {
     let given = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
-    if let Some(state) = given.filter(|state| state.is_absolute()) {
-        return Ok(state.join("ringfence"));
-    }
     // A home that does not exist is not ours to make.
     let home = ringfence_sys::identity::home().filter(|home| home.is_absolute() && home.is_dir());
-    home.map(|home| home.join(".local/state/ringfence")).ok_or_else(|| {
-        SessionError::usage("there is no home directory; set HOME, or XDG_STATE_HOME")
-    })
+    if home.is_none() && !given.is_some_and(|state| state.is_absolute()) {
+        let none = "there is no home directory; set HOME, or XDG_STATE_HOME";
+        return Err(SessionError::usage(none));
+    }
+    let (home, user) = (home.unwrap_or_default(), ringfence_sys::identity::user());
+    Kept::State.own(&home, user).map_err(SessionError::usage)
 }
 
 /// The directory of all sessions.

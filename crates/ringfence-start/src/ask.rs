@@ -11,7 +11,7 @@ use crate::bytes::{Text, equal};
 use crate::call::{close, exit, sys};
 use crate::inherited::{LEFT_ALONE, OF_THE_TERMINAL, mask, streams_are_usable};
 use crate::key::Caller;
-use crate::stamp::AT_FDCWD;
+use crate::stamp::{AT_FDCWD, Looked, look};
 
 /// Tells a request from later messages; the number changes with the layout.
 pub const TAG: &[u8; 4] = b"exe2";
@@ -63,11 +63,18 @@ fn is_plain(word: &[u8]) -> bool {
     at > 0 && at <= 64 && !equal(word, b"latest")
 }
 
-/// The session's directory, as far as the place where a file's name begins: the first of the places
-/// where `main` looks.
-fn write_directory(path: &mut Text<'_>, caller: &Caller, session: &[u8]) -> Option<()> {
+/// The directory of all sessions: the first of the places where `main` looks. In another user's a name could mean any of
+/// the caller's sessions: `main` says so.
+fn write_sessions(path: &mut Text<'_>, caller: &Caller) -> Option<()> {
     caller.write_base(path, b"XDG_STATE_HOME", b"/.local/state")?;
-    path.push(b"/ringfence/sessions/");
+    path.push(b"/ringfence/sessions");
+    Some(())
+}
+
+/// The session's directory in it, as far as the place where a file's name begins.
+fn write_directory(path: &mut Text<'_>, caller: &Caller, session: &[u8]) -> Option<()> {
+    write_sessions(path, caller)?;
+    path.push(b"/");
     if session.len() != IDENTIFIER {
         path.push(NAMES);
         path.push(b"/");
@@ -182,6 +189,12 @@ fn connect(caller: &Caller, session: &[u8]) -> Option<i32> {
     }
     let mut address = Address { family: AF_UNIX, path: [0; MOST_ADDRESS] };
     let mut path = Text::new(&mut address.path);
+    write_sessions(&mut path, caller)?;
+    let mut looked = Looked::new();
+    look(&mut looked, -100, path.terminated()?, 0)
+        .is_ok_and(|stat| stat.is_own_directory(0o022))
+        .then_some(())?;
+    path.clear();
     write_directory(&mut path, caller, session)?;
     path.push(SUSPENDED);
     let suspended = path.terminated()?;

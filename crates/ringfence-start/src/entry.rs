@@ -267,7 +267,8 @@ fn trace(caller: &Caller) -> Trace {
 }
 
 /// Maps the image for a key: a regular file of the user's own that nobody else can write, under one name
-/// only (another user may have linked something of ours here). The room holds its path meanwhile.
+/// only (another user may have linked something of ours here), in a directory of which the same is true: in another's
+/// it may be any file of ours that was moved there. The room holds its path meanwhile.
 fn open(caller: &Caller, key: &[u8], room: &mut [*const u8; MOST_VARIABLES]) -> Option<Image> {
     const O_NOFOLLOW_NONBLOCK_CLOEXEC: usize =
         crate::flags::NO_FOLLOW as usize | 0o4_000 | 0o2_000_000;
@@ -277,11 +278,16 @@ fn open(caller: &Caller, key: &[u8], room: &mut [*const u8; MOST_VARIABLES]) -> 
     // SAFETY: any bytes are pointers, which nobody follows before they are written.
     let room = unsafe { &mut *core::ptr::from_mut(room).cast::<[u8; MOST_PATH]>() };
     let mut path = Text::new(room);
+    let mut looked = crate::stamp::Looked::new();
+    crate::key::write_directory(&mut path, caller)?;
+    crate::stamp::look(&mut looked, -100, path.terminated()?, 0)
+        .is_ok_and(|stat| stat.is_own_directory(0o022))
+        .then_some(())?;
+    path.clear();
     crate::key::write_path(&mut path, caller, key)?;
     let path = path.terminated()?;
     // SAFETY: the path ends with a zero byte.
     let fd = unsafe { sys!(openat, -100_isize, path, O_NOFOLLOW_NONBLOCK_CLOEXEC, 0) }.ok()? as i32;
-    let mut looked = crate::stamp::Looked::new();
     let empty = c"".as_ptr().cast();
     let stat = crate::stamp::look(&mut looked, fd, empty, crate::stamp::EMPTY_PATH).ok();
     // SAFETY: takes nothing.

@@ -272,6 +272,8 @@ pub mod stamp_kind {
     pub const HIDDEN: u32 = 13;
     /// This very directory, unchanged; or one that has just the symbolic links of a list (`text`).
     pub const LINKS: u32 = 14;
+    /// A directory of the caller's own in which no others write, or nothing.
+    pub const OWN: u32 = 15;
 }
 
 /// A checksum, eight bytes at a time: against torn and rotten files, not against forgers (the

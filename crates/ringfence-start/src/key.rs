@@ -295,11 +295,18 @@ fn directory(key: &mut Text<'_>) -> Option<()> {
     key.add(LONGEST + 1, |room, most| unsafe { sys!(getcwd, room, most) }.ok())
 }
 
-/// Writes the path of the file for a key: `$XDG_CACHE_HOME/ringfence/plans/NAME`, or below
-/// `~/.cache`. None where neither is absolute.
-pub fn write_path(path: &mut Text<'_>, caller: &Caller, key: &[u8]) -> Option<()> {
+/// Writes the path of the directory of all plans: `$XDG_CACHE_HOME/ringfence/plans`, or below `~/.cache`. None where
+/// neither is absolute.
+pub(crate) fn write_directory(path: &mut Text<'_>, caller: &Caller) -> Option<()> {
     caller.write_base(path, b"XDG_CACHE_HOME", b"/.cache")?;
-    path.push(b"/ringfence/plans/");
+    path.push(b"/ringfence/plans");
+    Some(())
+}
+
+/// Writes the path of the file for a key.
+pub fn write_path(path: &mut Text<'_>, caller: &Caller, key: &[u8]) -> Option<()> {
+    write_directory(path, caller)?;
+    path.push(b"/");
     let (mut first, mut second) = ([0u8; 16], [0u8; 16]);
     let whole = sum(key);
     write_digits(&mut first, whole, true);

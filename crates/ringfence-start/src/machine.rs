@@ -353,9 +353,7 @@ fn limit(resource: usize, value: u64) -> Result<()> {
 pub(crate) fn owned(fd: i32) -> Result<()> {
     let mut looked = crate::stamp::Looked::new();
     let stat = crate::stamp::look(&mut looked, fd, c"".as_ptr().cast(), crate::stamp::EMPTY_PATH)?;
-    // SAFETY: takes nothing.
-    let user = unsafe { sys!(geteuid) }.unwrap_or(usize::MAX);
-    if stat.uid as usize == user && stat.is_directory() { Ok(()) } else { Err(Errno::EPERM) }
+    if stat.is_own_directory(0) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 /// `struct iovec`.

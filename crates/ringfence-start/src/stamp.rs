@@ -75,6 +75,13 @@ impl Stat {
         self.mode & 0o170_000 == 0o040_000
     }
 
+    /// Whether it is a directory of the caller's own that none of these can write to.
+    pub fn is_own_directory(&self, others: u16) -> bool {
+        // SAFETY: takes nothing.
+        let user = unsafe { sys!(geteuid) }.unwrap_or(usize::MAX);
+        self.is_directory() && self.uid as usize == user && self.mode & others == 0
+    }
+
     /// Whether it is a socket.
     pub fn is_socket(&self) -> bool {
         self.mode & 0o170_000 == 0o140_000
@@ -240,6 +247,10 @@ fn holds(image: &Image, stamp: &Stamp, caller: &Caller, command: usize) -> Optio
         stamp_kind::DIRECTORY => {
             look(&mut looked, -100, name, 0).is_ok_and(|stat| stat.is_directory())
         }
+        stamp_kind::OWN => match look(&mut looked, -100, name, 0) {
+            Ok(stat) => stat.is_own_directory(0o002),
+            Err(errno) => errno == Errno::ENOENT,
+        },
         stamp_kind::FILE => look(&mut looked, -100, name, 0)
             .is_ok_and(|stat| !stat.is_directory() && !stat.is_link()),
         stamp_kind::SAME => {

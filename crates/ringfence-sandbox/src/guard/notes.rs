@@ -27,7 +27,7 @@ pub(crate) const WILL: u8 = b'V';
 pub(super) fn state(name: &str) -> Option<PathBuf> {
     let home =
         ringfence_sys::identity::home().filter(|home| home.is_absolute() && home.is_dir())?;
-    Some(crate::state::directory(&home).join(name))
+    Some(crate::state::directory(&home).ok()?.join(name))
 }
 
 pub(super) fn file() -> Option<PathBuf> {

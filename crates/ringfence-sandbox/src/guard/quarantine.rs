@@ -31,9 +31,10 @@ impl Quarantine {
     /// Without a session nothing is kept. Things have numbers, from those that it has by now, and so much room is left.
     pub fn new(session: Option<&str>, taken: u32, room: u64) -> Quarantine {
         let home = ringfence_sys::identity::home().filter(|home| home.is_absolute());
-        let directory = session
-            .zip(home)
-            .map(|(session, home)| crate::state::directory(&home).join("quarantine").join(session));
+        let directory = session.zip(home).and_then(|(session, home)| {
+            let state = crate::state::directory(&home).ok()?;
+            Some(state.join("quarantine").join(session))
+        });
         Quarantine { directory, taken, room, made: false }
     }
 
@@ -114,7 +115,11 @@ impl Quarantine {
 
     fn target(&mut self, path: &Path) -> io::Result<PathBuf> {
         let none = || io::Error::from(io::ErrorKind::NotFound);
-        let directory = self.directory.clone().ok_or_else(none)?;
+        let others = || {
+            let home = ringfence_sys::identity::home()?;
+            crate::state::directory(&home).err().map(io::Error::other)
+        };
+        let directory = self.directory.clone().ok_or_else(|| others().unwrap_or_else(none))?;
         // What could not be made (a full disk) is the reason the next time too, and may be there by then.
         if !self.made {
             crate::state::make_directory(&directory)?;

@@ -8,6 +8,7 @@
 use super::script::Script;
 use super::settled;
 use crate::inputs::{Found, Inputs, Names, plain};
+use ringfence_policy::kept::Kept;
 use ringfence_start::bytes::Text;
 use ringfence_start::entry;
 use ringfence_start::image::{Stamp, stamp_kind};
@@ -80,6 +81,13 @@ pub(super) fn stamps(
             stamps.push(Stamp { kind: stamp_kind::UNCHANGED, name, text, identity, unused: 0 });
         }
         stamps.extend(entries.into_iter().map(|(path, found)| stamp(script, &path, found)));
+    }
+    // Notes and records of such a start go there before anybody else looks whose it is.
+    if let Some(home) = ringfence_sys::identity::home() {
+        let state = Kept::State.path(&home);
+        let state = state.canonicalize().unwrap_or(state);
+        let name = script.text_at(state.as_os_str().as_bytes());
+        stamps.push(Stamp { kind: stamp_kind::OWN, name, ..Stamp::default() });
     }
     for (path, identity) in inputs.owned() {
         stamps.push(stamp(script, &path, Found::Same(identity)));
@@ -229,8 +237,11 @@ pub(super) fn store(path: &Path, image: &[u8]) -> Option<()> {
     written.ok()
 }
 
-/// Makes the directory, for the user alone; one that others may write to is not used.
+/// Makes the directory, for the user alone; one that others may write to is not used, nor is one where they decide what lies
+/// there, or where what a plan writes to lies.
 fn make_own(directory: &Path) -> Option<()> {
+    let (home, user) = (ringfence_sys::identity::home()?, crate::facts::user());
+    [Kept::Cache, Kept::State].iter().all(|kept| kept.own(&home, user).is_ok()).then_some(())?;
     // `~/.cache` may be made, a home may not.
     directory.ancestors().nth(3)?.is_dir().then_some(())?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).ok()?;

@@ -144,7 +144,7 @@ fn find(names: &Names, inputs: &Inputs) -> io::Result<PathBuf> {
 fn place() -> io::Result<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     let home = home.ok_or_else(|| io::Error::other("HOME is not set"))?;
-    let place = state::directory(&home).join("skeletons");
+    let place = state::directory(&home).map_err(io::Error::other)?.join("skeletons");
     if !state::is_ours_alone(&place) {
         let what = format!("others could change what is in {}", place.display());
         return Err(io::Error::other(what));

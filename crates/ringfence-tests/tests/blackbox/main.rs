@@ -5,6 +5,7 @@
 mod agents;
 mod agents_session;
 mod agents_state;
+mod another_home;
 mod around_own;
 mod asking;
 mod beside;
