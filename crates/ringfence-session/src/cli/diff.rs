@@ -3,6 +3,7 @@
 use super::{text, unified};
 use crate::error::Result;
 use crate::snapshot::{Change, Kind, Snapshot, Store};
+use std::os::unix::ffi::OsStrExt;
 
 /// Larger files are only said to differ.
 const LIMIT: u64 = 4 << 20;
@@ -41,10 +42,11 @@ pub(crate) fn of(store: &Store, change: &Change, to: Option<&Snapshot>) -> Resul
         let line = || format!("{} {path}\n", change.what.word());
         return Ok(if mode.is_empty() { line() } else { mode }.into_bytes());
     }
-    let name = |side: char, there: bool| {
-        if there { format!("{side}/{path}") } else { "/dev/null".to_owned() }
+    let name = |side: &[u8], there: bool| match there {
+        true => [side, change.path.as_os_str().as_bytes()].concat(),
+        false => b"/dev/null".to_vec(),
     };
-    let (from, to) = (name('a', old.is_some()), name('b', new.is_some()));
+    let (from, to) = (name(b"a/", old.is_some()), name(b"b/", new.is_some()));
     let mut shown = mode.into_bytes();
     shown.append(&mut unified::difference((&from, &before), (&to, &after)));
     Ok(shown)

@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Read;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Larger files are only said to differ.
@@ -265,13 +266,13 @@ fn content(overlay: &Overlay, found: &Found) -> Vec<u8> {
         (None, What::Added) => Side::Absent,
         _ => read(overlay.root(found.tree), &change.path),
     };
-    let path = text::path(&found.path);
-    let side = |side: char, found: Side| match found {
-        Side::Absent => Some(("/dev/null".to_owned(), Vec::new())),
-        Side::Bytes(bytes) => Some((format!("{side}{path}"), bytes)),
+    let path = found.path.as_os_str().as_bytes();
+    let side = |side: &[u8], found: Side| match found {
+        Side::Absent => Some((b"/dev/null".to_vec(), Vec::new())),
+        Side::Bytes(bytes) => Some(([side, path].concat(), bytes)),
         Side::Unknown => None,
     };
-    let (Some((from, old)), Some((to, new))) = (side('a', old), side('b', new)) else {
+    let (Some((from, old)), Some((to, new))) = (side(b"a", old), side(b"b", new)) else {
         return said("  (too large, or not to be read)");
     };
     if old == new {

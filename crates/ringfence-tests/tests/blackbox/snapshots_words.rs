@@ -2,6 +2,7 @@
 
 use ringfence_tests::{Person, Place, Tier};
 use serde_json::Value;
+use std::ffi::OsString;
 use std::fs;
 
 #[test]
@@ -83,4 +84,31 @@ fn names_are_told_as_they_are_given() {
     let path = rows["changes"][0]["path"].as_str().unwrap();
     place.ringfence(["snapshot", "revert", "keep", "--", path]).ends(0);
     assert!(!place.project("a\tb").exists());
+}
+
+/// A name is whoever's who made the file: patch(1) makes the same of it, and no other one, which may be protected.
+#[test]
+fn patch_reads_names_back_whole() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    if !place.has("patch", "--version") {
+        return;
+    }
+    place.ringfence(["snapshot", "create", "--name", "base"]).ends(0);
+    place.clock_moves_on();
+    let names = [".envrc x", "a b ", ".mcp.json\tz", "a\n+++ .envrc", "\"q\"", "a\\tb", "\u{e4} c"];
+    for name in names {
+        place.file(format!("home/project/{name}"), "text\n");
+    }
+    let difference = place.ringfence(["snapshot", "diff", "base"]).ends(0).out.clone();
+    let there = place.directory("outside/there");
+    fs::write(place.at("outside/difference"), difference).unwrap();
+    let mut patch = place.command("patch");
+    patch.args(["-p1", "-s", "-i", "../difference"]).current_dir(&there);
+    assert!(patch.status().unwrap().success());
+    let mut made: Vec<_> =
+        fs::read_dir(&there).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut wanted = names.map(OsString::from);
+    made.sort();
+    wanted.sort();
+    assert_eq!(made, wanted);
 }
