@@ -1,6 +1,7 @@
 //! A run that is watched where it changes nothing, and what it teaches.
 
 use crate::error::Fault;
+use crate::held;
 use crate::learnt_calls::{self, About};
 use crate::libraries;
 use crate::options::{POLICY, Parsed};
@@ -23,6 +24,7 @@ use ringfence_session::ledger::{Reader, Row};
 use ringfence_session::place;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -120,7 +122,7 @@ pub fn shown(argv: &[OsString]) -> String {
 }
 
 /// A directory of our own for the session and its overlay: removed at the end.
-pub struct Scratch(PathBuf);
+pub struct Scratch(PathBuf, #[allow(dead_code, reason = "held for its lock")] Option<File>);
 
 impl Scratch {
     /// Makes it.
@@ -128,22 +130,20 @@ impl Scratch {
     /// # Errors
     /// It cannot be made.
     pub fn make() -> Result<Scratch, Fault> {
-        let random = ringfence_sandbox::launch::random();
-        let make =
-            |path: PathBuf| std::fs::DirBuilder::new().mode(0o700).create(&path).map(|()| path);
         if let Ok(above) = place::state().map(|state| state.join(place::LEARN))
             && place::private_directory(&above).is_ok()
         {
             place::spread(&above);
-            sweep(&above);
-            let name = format!("{}-{random:08x}", std::process::id());
-            if let Ok(path) = make(above.join(name)) {
-                return Ok(Scratch(path));
+            held::tidy(&above, remove);
+            if let Ok((path, lock)) = held::make(&above) {
+                return Ok(Scratch(path, Some(lock)));
             }
         }
         // Where no state can be kept there are no sandboxes of this user's that could look for it elsewhere.
+        let random = ringfence_sandbox::launch::random();
         let path = std::env::temp_dir().join(format!("ringfence-learn-{random:08x}"));
-        make(path.clone()).map(Scratch).map_err(|error| {
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        made.map(|()| Scratch(path.clone(), None)).map_err(|error| {
             Fault::of(format!(
                 "cannot make {}: {error} (TMPDIR names another place)",
                 path.display()
@@ -177,28 +177,18 @@ impl Drop for Scratch {
     }
 }
 
+/// Removes it, unless a run whose `learn` was killed goes on in it: a later one finds it.
 fn remove(scratch: &Path) {
-    without_layers(scratch);
-    let _ = std::fs::remove_dir_all(scratch);
-}
-
-/// Removes what the command wrote.
-fn without_layers(scratch: &Path) {
-    for session in std::fs::read_dir(scratch.join("sessions")).into_iter().flatten().flatten() {
-        let _ = ringfence_session::overlay::remove(&session.path());
+    if without_layers(scratch) {
+        let _ = std::fs::remove_dir_all(scratch);
     }
 }
 
-/// Removes those of runs that were killed.
-fn sweep(above: &Path) {
-    for entry in std::fs::read_dir(above).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let process =
-            name.to_str().and_then(|name| name.split_once('-')).map(|(process, _)| process);
-        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
-            remove(&entry.path());
-        }
-    }
+/// Removes what the command wrote; false where some of it is in use.
+fn without_layers(scratch: &Path) -> bool {
+    let sessions = std::fs::read_dir(scratch.join("sessions")).into_iter().flatten().flatten();
+    let removed = sessions.map(|session| ringfence_session::overlay::remove(&session.path()));
+    removed.filter(Result::is_err).count() == 0
 }
 
 /// The run that is watched: it sees the host but for credentials, and writes nowhere real.
@@ -322,4 +312,33 @@ pub fn connection(row: &Row, asked: &mut BTreeMap<Asked, Use>) {
 /// The program that a row is about.
 pub fn program(row: &Row) -> &str {
     row.text("exe").rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("the command")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use ringfence_session::overlay::{self, End, Record};
+
+    #[test]
+    fn what_a_run_uses_that_nobody_here_sees_stays() {
+        let above = tempfile::tempdir().unwrap();
+        let (held, lock) = held::make(above.path()).unwrap();
+        let layers = |name: &str| {
+            let session = above.path().join(name).join("sessions/0badcafe");
+            std::fs::create_dir_all(&session).unwrap();
+            overlay::begin(&session, &Record::new("0badcafe", End::Discard, Vec::new())).unwrap()
+        };
+        // As earlier builds named them; no process has this number.
+        let running = layers("2147483647-0badcafe");
+        drop(layers("2147483646-0badcafe"));
+        let sweep = || held::tidy(above.path(), remove);
+        let there = |name: &str| above.path().join(name).exists();
+        sweep();
+        assert!(held.exists() && there("2147483647-0badcafe"), "in use");
+        assert!(!there("2147483646-0badcafe"), "left by one that was killed");
+        drop((lock, running));
+        sweep();
+        assert!(!held.exists() && !there("2147483647-0badcafe"));
+    }
 }

@@ -17,6 +17,7 @@ mod explain;
 mod fork;
 mod generate;
 mod heard;
+mod held;
 mod help;
 mod hooks;
 mod import;

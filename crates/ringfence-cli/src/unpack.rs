@@ -7,6 +7,7 @@
 
 use crate::error::Fault;
 use crate::heard::Heard;
+use crate::held;
 use ringfence_policy::host_program;
 use ringfence_session::{arriving, live, outside};
 use ringfence_sys::{self as sys, Errno};
@@ -22,14 +23,10 @@ use std::process::{ExitStatus, Stdio};
 /// As many things that are left out are named.
 const TOLD: usize = 20;
 
-/// What a directory answers that another process tidies up.
-const GONE: [ErrorKind; 2] = [ErrorKind::WouldBlock, ErrorKind::NotFound];
-
 /// What a mode may carry over.
 const MODE: u32 = 0o777;
 
-/// A directory of the user's own that no sandbox sees; gone with this. What has its lock lives: a number of a process
-/// says nothing to who sees other processes, in a container with the same home.
+/// A directory of the user's own that no sandbox sees; gone with this.
 pub struct Fresh(PathBuf, #[allow(dead_code, reason = "held for its lock")] fs::File);
 
 impl Fresh {
@@ -43,20 +40,8 @@ impl Fresh {
         let all = ringfence_sandbox::state::directory(&home).map_err(Fault::usage)?.join("copies");
         let failed = |error| Fault::usage(format!("{}: {error}", all.display()));
         ringfence_sandbox::state::make_directory(&all).map_err(failed)?;
-        tidy(&all);
-        loop {
-            let path = all.join(format!("{:08x}", sys::identity::random()));
-            match fs::DirBuilder::new().mode(0o700).create(&path) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
-                made => made.map_err(failed)?,
-            }
-            // Who tidies up may have been quicker than the lock: then it is taken away.
-            match locked(&path) {
-                Ok(lock) if path.symlink_metadata().is_ok() => return Ok(Fresh(path, lock)),
-                Err(error) if !GONE.contains(&error.kind()) => return Err(failed(error)),
-                _ => {}
-            }
-        }
+        held::tidy(&all, remove);
+        held::make(&all).map(|(path, lock)| Fresh(path, lock)).map_err(failed)
     }
 
     /// Unpacks an archive there.
@@ -128,22 +113,6 @@ impl Drop for Fresh {
     fn drop(&mut self) {
         remove(&self.0);
     }
-}
-
-/// Removes what killed processes left: nobody has its lock.
-fn tidy(all: &Path) {
-    for entry in fs::read_dir(all).into_iter().flatten().flatten() {
-        if let Ok(_lock) = locked(&entry.path()) {
-            remove(&entry.path());
-        }
-    }
-}
-
-/// A directory with its lock, until this is closed.
-fn locked(path: &Path) -> std::io::Result<fs::File> {
-    let directory = fs::File::open(path)?;
-    directory.try_lock().map_err(std::io::Error::from)?;
-    Ok(directory)
 }
 
 fn remove(path: &Path) {
