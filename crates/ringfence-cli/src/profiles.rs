@@ -8,10 +8,11 @@ use crate::{help, learnt_calls, profile_new, trust};
 use ringfence_policy::catalog::{Catalog, Kind, Place};
 use ringfence_policy::profile::configured;
 use ringfence_policy::suggest::nearest;
-use ringfence_policy::{Request, merge, resolve};
+use ringfence_policy::{Request, merge, resolve, shown};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -109,7 +110,7 @@ fn list(kind: Kind, parsed: &Parsed) -> Result<u8, Fault> {
     let mut text = String::new();
     for row in &listed {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{:<16} {}", row.name, row.description);
+        let _ = writeln!(text, "{:<16} {}", shown::line(&row.name), shown::line(&row.description));
     }
     print(text.as_bytes())
 }
@@ -123,7 +124,10 @@ fn place(place: &Place) -> String {
 
 fn show(kind: Kind, name: &str) -> Result<u8, Fault> {
     let (_, text) = with_catalog(|catalog| catalog.text(kind, name).map_err(Fault::of))?;
-    print(text.as_bytes())
+    match std::io::stdout().is_terminal() {
+        true => print(shown::contents(text.as_bytes()).as_bytes()),
+        false => print(text.as_bytes()),
+    }
 }
 
 /// Parses and resolves each profile as a run here would.
@@ -160,7 +164,7 @@ fn diff(one: &str, other: &str) -> Result<u8, Fault> {
             (false, true) => '+',
             _ => continue,
         };
-        let _ = writeln!(text, "{sign} {line}");
+        let _ = writeln!(text, "{sign} {}", shown::line(line));
     }
     print(text.as_bytes())?;
     Ok(u8::from(!text.is_empty()))

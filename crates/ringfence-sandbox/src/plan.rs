@@ -346,7 +346,10 @@ impl Plan {
 
     /// What the user should know before the run, a line each.
     pub fn announcement(&self) -> String {
-        let warnings = self.warnings.iter().map(|warning| format!("ringfence: {warning}\n"));
+        // A profile's words, and names, are whoever's who wrote them.
+        let line = ringfence_policy::shown::line;
+        let warnings =
+            self.warnings.iter().map(|warning| format!("ringfence: {}\n", line(warning)));
         let degraded = self.degraded.iter().map(|degraded| {
             let layer = crate::text::layer(degraded.layer);
             format!("ringfence: running without {layer}: {}\n", degraded.what)

@@ -429,3 +429,16 @@ fn a_plan_says_that_there_is_no_such_command() {
     place.run(&[], &["nosuchcmd"]).ends(127);
     assert_eq!(place.ringfence(["plan", "--", "sh"]).err, "");
 }
+
+#[test]
+fn words_of_a_profile_do_not_command_a_terminal() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    let words = "extends = [\"default\"]\ndescription = \"a\\u001b]0;x\\u0007b\"\ndangers = [\"c\\u001b]0;y\\u0007\\nringfence: d\"]\n";
+    place.file("home/.config/ringfence/profiles/odd.toml", words);
+    let run = place.run(&["-p", "odd"], &["true"]);
+    run.ends(0).says("c\\u{1b}]0;y\\u{7}\\nringfence: d");
+    for words in [&["profile", "list"][..], &["profile", "diff", "odd", "default"]] {
+        let text = place.ringfence(words).text();
+        assert!(!text.contains('\u{1b}') && text.contains("\\u{1b}"), "{text}");
+    }
+}
