@@ -218,7 +218,8 @@ pub fn open_named(path: &Path) -> std::io::Result<File> {
 }
 
 /// Writes a file that the user names, whole or not at all. What is at its name is replaced, and neither followed
-/// nor opened; without a session a file's mode stays, and its owner where that may be given. With a session, links on the way are judged as [`real`] says; names like `/dev/stdout` are what
+/// nor opened; without a session a file's mode stays, and its owner where that may be given, but for one of another
+/// user's where everybody makes names (`/tmp`): who took the name first is not given the file. With a session, links on the way are judged as [`real`] says; names like `/dev/stdout` are what
 /// they are.
 ///
 /// # Errors
@@ -244,7 +245,7 @@ pub fn write(session: Option<(&Session, ByARun<'_>)>, path: &Path, bytes: &[u8])
     let options = options.write(true).create_new(true).mode(mode);
     let mut file = options.open(&part).map_err(failed)?;
     let as_before = || match target.symlink_metadata() {
-        Ok(before) if session.is_none() && before.is_file() => {
+        Ok(before) if session.is_none() && before.is_file() && stays(&parent, before.uid()) => {
             // The owner first: with a new one some bits are taken away.
             let _ = std::os::unix::fs::fchown(&file, Some(before.uid()), Some(before.gid()));
             file.set_permissions(Permissions::from_mode(before.mode() & 0o777))
@@ -258,6 +259,13 @@ pub fn write(session: Option<(&Session, ByARun<'_>)>, path: &Path, bytes: &[u8])
         let _ = std::fs::remove_file(&part);
     }
     written.map_err(failed)
+}
+
+/// Whether a file of this owner in a directory was put there by the caller, or by whoever the directory is in the hands of.
+fn stays(directory: &OwnedFd, owner: u32) -> bool {
+    const WRITTEN: u32 = 0o002;
+    let closed = rustix::fs::fstat(directory).is_ok_and(|stat| stat.st_mode & WRITTEN == 0);
+    closed || owner == rustix::process::geteuid().as_raw()
 }
 
 /// Writes a file that the user names and that is not there, whole or not at all.

@@ -169,3 +169,35 @@ fn another_users_profiles_are_not_roots() {
         assert_ne!(fs::read_to_string(&ran).unwrap(), "0\n");
     });
 }
+
+/// Where everybody makes names, who made one first is not given what root writes there.
+#[test]
+fn what_root_writes_over_another_users_file_where_all_write_is_roots() {
+    everywhere_as_root(|place| {
+        place.file("home/project/claude.json", "{}");
+        let shared = place.directory("outside/shared");
+        let theirs = place.file("outside/shared/out.toml", "");
+        Person::Ordinary.owns(&theirs);
+        let import = || {
+            let mode = fs::Permissions::from_mode(0o666);
+            fs::set_permissions(place.at("outside/shared/out.toml"), mode).unwrap();
+            place
+                .ringfence([
+                    "import",
+                    "claude",
+                    "claude.json",
+                    "-o",
+                    &place.text("outside/shared/out.toml"),
+                ])
+                .ends(0);
+            let now = fs::metadata(&theirs).unwrap();
+            (now.uid(), now.mode() & 0o777)
+        };
+        // The control: in a directory of root's it is an owner that root has given.
+        assert_eq!(import(), (Person::Ordinary.ids().0, 0o666));
+        Person::Ordinary.owns(&theirs);
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+        assert_eq!(import(), (0, 0o644));
+        assert_eq!(import(), (0, 0o666), "one's own stays as it was");
+    });
+}
