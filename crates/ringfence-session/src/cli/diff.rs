@@ -15,7 +15,7 @@ pub(crate) fn of(store: &Store, change: &Change, to: Option<&Snapshot>) -> Resul
     let bytes =
         [old, new].into_iter().flatten().all(|e| matches!(e.kind, Kind::File | Kind::Symlink));
     if !bytes {
-        return Ok(format!("{} {path}\n", change.what.word()).into_bytes());
+        return Ok(format!("{} {path}\n", change.told().word()).into_bytes());
     }
     let before = match old {
         Some(old) => store.read(old, LIMIT)?,
@@ -27,10 +27,10 @@ pub(crate) fn of(store: &Store, change: &Change, to: Option<&Snapshot>) -> Resul
         (None, _) => Some(Vec::new()),
     };
     let (Some(before), Some(after)) = (before, after) else {
-        return Ok(format!("{} {path}: too large to show\n", change.what.word()).into_bytes());
+        return Ok(format!("{} {path}: too large to show\n", change.told().word()).into_bytes());
     };
     if before.contains(&0) || after.contains(&0) {
-        return Ok(format!("{} {path}: not text\n", change.what.word()).into_bytes());
+        return Ok(format!("{} {path}: not text\n", change.told().word()).into_bytes());
     }
     let mode = match (old, new) {
         (Some(old), Some(new)) if old.mode != new.mode => {
@@ -39,7 +39,7 @@ pub(crate) fn of(store: &Store, change: &Change, to: Option<&Snapshot>) -> Resul
         _ => String::new(),
     };
     if before == after {
-        let line = || format!("{} {path}\n", change.what.word());
+        let line = || format!("{} {path}\n", change.told().word());
         return Ok(if mode.is_empty() { line() } else { mode }.into_bytes());
     }
     let name = |side: &[u8], there: bool| match there {

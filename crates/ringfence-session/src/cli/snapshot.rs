@@ -465,13 +465,13 @@ fn entry_row(path: &Path, entry: &Entry) -> Value {
 fn change_row(change: &Change) -> Value {
     let side = |entry: &Option<Entry>| entry.as_ref().map(|e| entry_row(&change.path, e));
     json!({
-        "path": text::json_path(&change.path), "what": change.what.word(),
+        "path": text::json_path(&change.path), "what": change.told().word(),
         "old": side(&change.old), "new": side(&change.new),
     })
 }
 
 fn change_line(change: &Change) -> String {
-    let sign = match change.what {
+    let sign = match change.told() {
         What::Added => 'A',
         What::Deleted => 'D',
         What::Modified => 'M',

@@ -325,7 +325,7 @@ impl Actor {
             let store = self.store(&tree)?;
             for (row, change) in rows.iter_mut().zip(visible) {
                 let text = if !readable(store, change, &from, to.as_ref())? {
-                    format!("{} {}\n", change.what.word(), shown(&change.path))
+                    format!("{} {}\n", change.told().word(), shown(&change.path))
                 } else if bytes < LONGEST_DIFFERENCES {
                     unified::as_text(&diff::of(store, change, to.as_ref())?)
                 } else {
@@ -335,7 +335,7 @@ impl Actor {
                 row["diff"] = if bytes > LONGEST_DIFFERENCES {
                     format!(
                         "{} {}: left out, the answer is long\n",
-                        change.what.word(),
+                        change.told().word(),
                         shown(&change.path)
                     )
                     .into()
@@ -418,7 +418,7 @@ fn rows(changes: &[Change], select: &Select) -> (Vec<Value>, usize) {
         changes.iter().filter(|change| select.takes(&change.path)).collect();
     let row = |change: &&Change| {
         let kind = change.new.as_ref().or(change.old.as_ref()).map(|entry| entry.kind.word());
-        json!({"path": shown(&change.path), "what": change.what.word(), "kind": kind})
+        json!({"path": shown(&change.path), "what": change.told().word(), "kind": kind})
     };
     let rows: Vec<Value> = visible.iter().take(MOST_PATHS).map(row).collect();
     let left_out = visible.len() - rows.len();

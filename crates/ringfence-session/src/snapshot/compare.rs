@@ -53,6 +53,15 @@ pub struct Change {
     pub new: Option<Entry>,
 }
 
+impl Change {
+    /// How it is told: what is closed to its own user since (`chmod 000`) is nothing else for that.
+    pub fn told(&self) -> What {
+        let mut sides = [&self.old, &self.new].into_iter().flatten();
+        let closed = sides.any(|entry| entry.kind == Kind::Unreadable);
+        if closed && self.what == What::Kind { What::Attributes } else { self.what }
+    }
+}
+
 /// Which paths an operation is about, relative to the workspace. Without any, all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Select {

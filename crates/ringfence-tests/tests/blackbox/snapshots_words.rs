@@ -4,6 +4,7 @@ use ringfence_tests::{Person, Place, Tier};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn a_word_too_many_is_told() {
@@ -111,4 +112,19 @@ fn patch_reads_names_back_whole() {
     made.sort();
     wanted.sort();
     assert_eq!(made, wanted);
+}
+
+#[test]
+fn what_was_closed_since_is_told_as_that() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    let file = place.file("home/project/file", "text\n");
+    place.file("home/project/directory/inner", "text\n");
+    place.ringfence(["snapshot", "create", "--name", "base"]).ends(0);
+    place.clock_moves_on();
+    for closed in [&file, &place.project("directory")] {
+        fs::set_permissions(closed, fs::Permissions::from_mode(0)).unwrap();
+    }
+    let changes = place.ringfence(["snapshot", "changes", "base"]).text();
+    fs::set_permissions(place.project("directory"), fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(changes, "P directory\nP file");
 }
