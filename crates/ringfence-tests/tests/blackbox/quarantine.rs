@@ -238,7 +238,7 @@ fn protected_names_are_gone_at_once_where_nothing_can_be_kept() {
         let state = Elsewhere::new();
         place.directory("home/project/untouched");
         fs::create_dir(state.0.path().join("ringfence")).unwrap();
-        fs::set_permissions(state.0.path().join("ringfence"), Permissions::from_mode(0o777))
+        fs::set_permissions(state.0.path().join("ringfence"), Permissions::from_mode(0o1777))
             .unwrap();
         fs::write(state.0.path().join("ringfence/quarantine"), "no directory").unwrap();
         let run = state.run(
@@ -335,7 +335,7 @@ struct Elsewhere(tempfile::TempDir);
 impl Elsewhere {
     fn new() -> Elsewhere {
         let state = tempfile::tempdir_in("/dev/shm").unwrap();
-        fs::set_permissions(state.path(), Permissions::from_mode(0o777)).unwrap();
+        fs::set_permissions(state.path(), Permissions::from_mode(0o1777)).unwrap();
         Elsewhere(state)
     }
 
