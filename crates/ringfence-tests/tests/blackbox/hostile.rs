@@ -288,7 +288,7 @@ fn a_full_disk_is_an_error_and_no_loss() {
         }
         let small = place.directory("home/project/small");
         let small = small.to_str().unwrap();
-        let mounted = place.shell(&format!("mount -t tmpfs -o size=64k,mode=777 small {small}"));
+        let mounted = place.shell(&format!("mount -t tmpfs -o size=64k,mode=1777 small {small}"));
         if mounted.code != 0 {
             return left_out("a full disk", mounted.err.trim());
         }

@@ -188,7 +188,7 @@ fn a_layer_that_could_not_hold_everything_is_refused() {
             return;
         }
         let state = place.directory("state");
-        let mounted = place.shell(&format!("mount -t ramfs -o mode=777 none {}", state.display()));
+        let mounted = place.shell(&format!("mount -t ramfs -o mode=1777 none {}", state.display()));
         if mounted.code != 0 {
             return left_out("a file system without attributes", mounted.err.trim());
         }

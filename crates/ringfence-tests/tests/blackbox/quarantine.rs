@@ -110,7 +110,7 @@ fn what_is_kept_does_not_fill_the_disk() {
         }
         let state = Elsewhere::new();
         let disk = state.0.path().display();
-        let mounted = place.shell(&format!("mount -t tmpfs -o size=64m,mode=777 small {disk}"));
+        let mounted = place.shell(&format!("mount -t tmpfs -o size=64m,mode=1777 small {disk}"));
         if mounted.code != 0 {
             return left_out("a full disk", mounted.err.trim());
         }
@@ -139,7 +139,7 @@ fn a_full_disk_is_the_reason_each_time() {
         let state = Elsewhere::new();
         let disk = state.0.path().display();
         let mounted =
-            place.shell(&format!("mount -t tmpfs -o size=1m,nr_inodes=40,mode=777 full {disk}"));
+            place.shell(&format!("mount -t tmpfs -o size=1m,nr_inodes=40,mode=1777 full {disk}"));
         if mounted.code != 0 {
             return left_out("a full disk", mounted.err.trim());
         }

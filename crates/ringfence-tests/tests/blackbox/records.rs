@@ -145,7 +145,7 @@ fn small_disk(place: &Place) -> Option<String> {
         return None;
     }
     let disk = place.directory("small").to_str().unwrap().to_owned();
-    let mounted = place.shell(&format!("mount -t tmpfs -o size=512k,mode=777 small {disk}"));
+    let mounted = place.shell(&format!("mount -t tmpfs -o size=512k,mode=1777 small {disk}"));
     if mounted.code != 0 {
         left_out("a full disk", mounted.err.trim());
         return None;
