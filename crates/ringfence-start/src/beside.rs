@@ -172,7 +172,7 @@ impl Beside {
             (*this).running.store(BEGUN, Ordering::Release);
             (*this).own_pages();
             let running = (*this).running.as_ptr();
-            (*this).pid = clone::beside((*this).stack, running, live, this.cast())?;
+            (*this).pid = clone::beside((*this).stack, running, true, live, this.cast())?;
             crate::processors::part_from((*this).pid);
         }
         Ok(())

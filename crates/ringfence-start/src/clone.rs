@@ -80,7 +80,8 @@ pub(crate) fn top(stack: &mut [u8]) -> *mut u8 {
     (end - end % 16) as *mut u8
 }
 
-/// Starts a child that shares memory with the caller, who sleeps until it has executed or ended.
+/// Starts a child that shares memory with the caller, who sleeps until it has executed or ended: for ever where somebody
+/// stops it, so that nobody may be there yet who could.
 ///
 /// # Errors
 /// `EAGAIN` at a limit of processes.
@@ -98,8 +99,8 @@ pub(crate) unsafe fn vfork(
     if result < 0 { Err(Errno::new(-result as i32)) } else { Ok(result as i32) }
 }
 
-/// Starts a child that shares memory and descriptors with the caller until it executes, and goes on beside it:
-/// the kernel clears `running` and wakes who waits for that (futex(2)) when it has executed or ended.
+/// Starts a child that shares memory, and where it is to its descriptors, with the caller until it executes, and goes
+/// on beside it: the kernel clears `running` and wakes who waits for that (futex(2)) when it has executed or ended.
 ///
 /// # Errors
 /// `EAGAIN` at a limit of processes.
@@ -110,10 +111,12 @@ pub(crate) unsafe fn vfork(
 pub(crate) unsafe fn beside(
     stack: *mut u8,
     running: *mut u32,
+    descriptors: bool,
     entry: extern "C" fn(*mut c_void) -> !,
     argument: *mut c_void,
 ) -> Result<i32> {
-    let flags = CLONE_VM | CLONE_FILES | CLONE_CHILD_CLEARTID | SIGCHLD;
+    let files = if descriptors { CLONE_FILES } else { 0 };
+    let flags = CLONE_VM | files | CLONE_CHILD_CLEARTID | SIGCHLD;
     // SAFETY: by the caller's promise.
     let result = unsafe { clone_onto(flags, stack, running, entry, argument) };
     if result < 0 { Err(Errno::new(-result as i32)) } else { Ok(result as i32) }

@@ -6,6 +6,7 @@ use crate::call::{exit, sys};
 use crate::image::register;
 use crate::machine::{Failed, Machine};
 use core::ffi::c_void;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 /// The longest path that the kernel takes.
 pub const MOST_PATH: usize = 4096;
@@ -94,15 +95,88 @@ pub fn find(
     }
 }
 
-/// What the child tells its parent through the memory they share.
-struct Shared<'a> {
-    machine: &'a mut Machine,
-    command: &'a Command,
+/// A command's start, in memory that the child shares with its parent until it executes: must not move meanwhile.
+pub struct Start {
+    machine: *mut Machine,
+    command: Command,
     path: *const u8,
     refused: Option<Refused>,
+    /// The kernel clears it when the child has executed or ended.
+    running: AtomicU32,
+    pid: i32,
 }
 
-/// Starts the command, confined; returns its PID once it executes.
+impl Start {
+    /// Of this command, whose file is at this path, a string.
+    pub fn new(machine: &mut Machine, command: Command, path: *const u8) -> Start {
+        machine.registers[register::WORKDIR as usize] = command.workdir as usize;
+        Start { machine, command, path, refused: None, running: AtomicU32::new(0), pid: 0 }
+    }
+
+    /// Begins it, and goes on beside it: what is inside can stop a process before it is confined, and nobody may wait for
+    /// one without hearing of that. Returns its PID.
+    ///
+    /// # Errors
+    /// `EAGAIN` at a limit of processes.
+    ///
+    /// # Safety
+    /// As for [`spawn`]; what it is about and the stack must live, used by nobody else, until [`Start::is_over`], or until
+    /// the process was collected.
+    pub unsafe fn begin(this: *mut Start, stack: &mut [u8]) -> crate::Result<i32> {
+        let (stack, entry) = (crate::clone::top(stack), confine_and_execute);
+        // SAFETY: by the caller's promise; `confine_and_execute` makes raw calls only and ends or executes.
+        unsafe {
+            (*this).running.store(1, Ordering::Release);
+            let running = (*this).running.as_ptr();
+            let pid = crate::clone::beside(stack, running, false, entry, this.cast())?;
+            (*this).pid = pid;
+            Ok(pid)
+        }
+    }
+
+    /// Whether the process has executed the command or ended.
+    ///
+    /// # Safety
+    /// It must be one that was begun.
+    pub unsafe fn is_over(this: *const Start) -> bool {
+        // SAFETY: atomic.
+        unsafe { (*this).running.load(Ordering::Acquire) == 0 }
+    }
+
+    /// What came of it, when that is so or the process was `collected`: its PID. One that failed is collected.
+    ///
+    /// # Errors
+    /// What failed; no process is left then.
+    ///
+    /// # Safety
+    /// As promised to [`Start::begin`].
+    pub unsafe fn result(this: *const Start, collected: bool) -> Result<i32, Refused> {
+        // SAFETY: written by the child, which has executed or ended: volatile, since the compiler cannot see it.
+        match unsafe { (&raw const (*this).refused).read_volatile() } {
+            // SAFETY: ours.
+            None => Ok(unsafe { (*this).pid }),
+            Some(refused) => {
+                if !collected {
+                    // SAFETY: ours. It is past the place where it could be stopped.
+                    crate::clone::collect(unsafe { (*this).pid });
+                }
+                Err(refused)
+            }
+        }
+    }
+
+    /// Ends it, and collects it.
+    ///
+    /// # Safety
+    /// As promised to [`Start::begin`]; it must not have been collected.
+    pub unsafe fn withdraw(this: *const Start) {
+        // SAFETY: ours.
+        crate::clone::withdraw(unsafe { (*this).pid });
+    }
+}
+
+/// Starts the command, confined; returns its PID once it executes. Only where nothing is inside yet that could stop it
+/// before.
 ///
 /// # Errors
 /// What failed; no process is left then.
@@ -116,38 +190,29 @@ pub unsafe fn spawn(
     path: *const u8,
     stack: &mut [u8],
 ) -> Result<i32, Refused> {
-    machine.registers[register::WORKDIR as usize] = command.workdir as usize;
-    let mut shared = Shared { machine, command, path, refused: None };
-    let argument = (&raw mut shared).cast::<c_void>();
-    // SAFETY: `confine_and_execute` makes raw calls only and ends or executes.
-    let pid = unsafe { crate::clone::vfork(stack, confine_and_execute, argument) }
-        .map_err(Refused::Clone)?;
-    // Written by the child, which the compiler cannot see.
-    // SAFETY: `shared` lives; the child has executed or ended.
-    match unsafe { (&raw const shared.refused).read_volatile() } {
-        None => Ok(pid),
-        Some(refused) => {
-            let mut status = 0i32;
-            // SAFETY: `status` is room for the answer. The child has ended: collect it.
-            let _ = unsafe { sys!(wait4, pid, &raw mut status, 0, 0) };
-            Err(refused)
-        }
+    let mut start = Start::new(machine, *command, path);
+    let start = &raw mut start;
+    // SAFETY: `confine_and_execute` makes raw calls only and ends or executes; `start` lives.
+    unsafe {
+        (*start).pid = crate::clone::vfork(stack, confine_and_execute, start.cast::<c_void>())
+            .map_err(Refused::Clone)?;
+        Start::result(start, false)
     }
 }
 
 extern "C" fn confine_and_execute(argument: *mut c_void) -> ! {
-    // SAFETY: `spawn` passes a pointer to its `Shared`, and sleeps meanwhile.
-    let shared = unsafe { &mut *argument.cast::<Shared<'_>>() };
-    // SAFETY: as promised to `spawn`.
-    let refused = unsafe { enter(shared) };
-    // SAFETY: as above; volatile, since the parent reads it.
-    unsafe { (&raw mut shared.refused).write_volatile(Some(refused)) };
+    let start = argument.cast::<Start>();
+    // SAFETY: both callers pass a pointer to their `Start`, of which the parent touches `pid` alone meanwhile.
+    unsafe {
+        let refused = enter(&mut *(*start).machine, &(*start).command, (*start).path);
+        // Volatile, since the parent reads it.
+        (&raw mut (*start).refused).write_volatile(Some(refused));
+    }
     exit(0)
 }
 
 /// All steps and `execve`; returns only what failed.
-unsafe fn enter(shared: &mut Shared<'_>) -> Refused {
-    let command = shared.command;
+unsafe fn enter(machine: &mut Machine, command: &Command, path: *const u8) -> Refused {
     let mut fd = 0;
     while let Some(&stream) = command.streams.get(fd) {
         if stream >= 0 {
@@ -177,12 +242,12 @@ unsafe fn enter(shared: &mut Shared<'_>) -> Refused {
             crate::job::begin(own as i32);
         }
     }
-    let Some(image) = shared.machine.image else { return Refused::Clone(Errno::EINVAL) };
+    let Some(image) = machine.image else { return Refused::Clone(Errno::EINVAL) };
     let (first, all) = (image.header().aside as usize, image.confine().len());
-    // SAFETY: by the promise of `spawn`'s caller.
+    // SAFETY: by the promise of the caller of `spawn` or `begin`.
     unsafe {
-        match shared.machine.run(image.confine(), first, all) {
-            Ok(()) => execute(shared.machine, command, shared.path),
+        match machine.run(image.confine(), first, all) {
+            Ok(()) => execute(machine, command, path),
             Err(failed) => Refused::Confine(failed),
         }
     }

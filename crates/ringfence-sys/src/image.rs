@@ -2,14 +2,14 @@
 //! in the same order, with the words of the command as Rust has them.
 
 use ringfence_start::beside::Beside;
-use ringfence_start::child::{self, Start};
+use ringfence_start::child;
 use ringfence_start::entry;
 use ringfence_start::image::{Image, register};
 use ringfence_start::inherited::{self, OF_CHILDREN, OF_LIMITS, OF_PIPES};
 use ringfence_start::machine::Machine;
-use ringfence_start::spawn::{Command, MOST_PATH};
+use ringfence_start::spawn::{Command, MOST_PATH, Start};
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 pub use ringfence_start::machine::Failed;
 pub use ringfence_start::spawn::Refused;
@@ -69,6 +69,7 @@ const STACK: usize = 256 << 10;
 pub struct Carrier {
     machine: &'static mut Machine,
     stack: Vec<u8>,
+    begun: Option<Begun>,
 }
 
 impl std::fmt::Debug for Carrier {
@@ -120,9 +121,9 @@ pub fn carry_out(
     let rest = arguments.get(1..).unwrap_or_default();
     let shell = [c"/bin/sh".as_ptr().cast(), std::ptr::null()];
     let mut shell: Vec<*const u8> = shell.into_iter().chain(rest.iter().copied()).collect();
-    let mut carrier = Carrier { machine, stack: vec![0; STACK] };
+    let mut carrier = Carrier { machine, stack: vec![0; STACK], begun: None };
     let mut path = Box::new([0; MOST_PATH]);
-    let start = Start {
+    let start = child::Start {
         machine: &mut *carrier.machine,
         command: Command {
             arguments: arguments.as_ptr(),
@@ -163,7 +164,7 @@ pub fn take_over() -> Option<Carrier> {
     // What further commands begin with is ignored by Rust's runtime, and by us, since.
     let since = inherited::of(OF_PIPES | OF_LIMITS, entry::ignored(), 0);
     machine.registers[register::INHERITED as usize] |= since;
-    Some(Carrier { machine, stack: vec![0; STACK] })
+    Some(Carrier { machine, stack: vec![0; STACK], begun: None })
 }
 
 impl Carrier {
@@ -173,57 +174,143 @@ impl Carrier {
         op.is_some_and(|op| op.call == ringfence_start::Sysno::chdir as u32)
     }
 
-    /// Starts one more command, as confined as the first one; returns its PID.
+    /// Begins to start one more command, as confined as the first one, with these standard streams, of which it keeps
+    /// those that are given it open; it goes on beside us. One at a time.
     ///
     /// # Errors
     /// What failed; no process is left then.
-    pub fn spawn(
+    pub fn begin(
         &mut self,
-        words: &Words,
-        streams: Option<[RawFd; 3]>,
+        words: Words,
+        streams: [RawFd; 3],
+        kept: Vec<OwnedFd>,
         session: Session,
-    ) -> Result<(i32, CString), Refused> {
+    ) -> Result<(), Refused> {
         let mut room = [0; MOST_PATH];
         let mut path = ringfence_start::bytes::Text::new(&mut room);
         let name = words.arguments.first().map(|name| name.as_bytes()).unwrap_or_default();
         ringfence_start::spawn::find(&mut path, name, words.search(), words.workdir.as_bytes())?;
         let path = CStr::from_bytes_until_nul(&room).unwrap_or_default().to_owned();
-        let mut result = self.execute(&path, &words.arguments, words, streams, session);
-        if result == Err(Refused::Execute(crate::Errno::ENOEXEC)) {
-            // A text without `#!` is the shell's, as for execvp(3).
-            let mut arguments = words.arguments.clone();
-            arguments.splice(..1, [c"/bin/sh".to_owned(), path.clone()]);
-            result = self.execute(c"/bin/sh", &arguments, words, streams, session);
-        }
-        result.map(|pid| (pid, path))
+        self.execute(What { words, streams, _kept: kept, session, path }, false)
     }
 
-    fn execute(
-        &mut self,
-        path: &CStr,
-        arguments: &[CString],
-        words: &Words,
-        streams: Option<[RawFd; 3]>,
-        session: Session,
-    ) -> Result<i32, Refused> {
-        let (arguments, environment) = (pointers(arguments), pointers(&words.environment));
+    /// The one that has begun: what becomes readable when it executes or has ended.
+    pub fn begun(&self) -> Option<BorrowedFd<'_>> {
+        self.begun.as_ref().map(|begun| begun.over.as_fd())
+    }
+
+    /// The process that is to execute it.
+    pub fn begins(&self) -> Option<i32> {
+        self.begun.as_ref().map(|begun| begun.pid)
+    }
+
+    /// Whether it executes, or has ended.
+    pub fn is_over(&self) -> bool {
+        // SAFETY: it was begun.
+        self.begun.as_ref().is_some_and(|begun| unsafe { Start::is_over(begun.start) })
+    }
+
+    /// What came of it, where that is so or its process was `collected`: its words, its PID and path; or what failed, and
+    /// no process is left then.
+    pub fn result(&mut self, collected: bool) -> Option<(Words, Executes)> {
+        if !collected && !self.is_over() {
+            return None;
+        }
+        let mut begun = self.begun.take()?;
+        begun.settled = true;
+        // SAFETY: as promised to `begin`; it is over.
+        let mut result = unsafe { Start::result(begun.start, collected) };
+        let what = begun.what.take()?;
+        if result == Err(Refused::Execute(crate::Errno::ENOEXEC)) && !begun.shell {
+            // A text without `#!` is the shell's, as for execvp(3).
+            let words = what.words.clone();
+            match self.execute(what, true) {
+                Ok(()) => return None,
+                Err(refused) => result = Err(refused),
+            }
+            return Some((words, result.map(|pid| (pid, CString::default()))));
+        }
+        Some((what.words, result.map(|pid| (pid, what.path))))
+    }
+
+    /// Ends it, wherever it is; it must not have been collected.
+    pub fn abandon(&mut self) {
+        self.begun = None;
+    }
+
+    fn execute(&mut self, what: What, shell: bool) -> Result<(), Refused> {
+        let (mut file, mut arguments) = (what.path.clone(), what.words.arguments.clone());
+        if shell {
+            arguments.splice(..1, [c"/bin/sh".to_owned(), file]);
+            file = c"/bin/sh".to_owned();
+        }
+        let lists = [pointers(&arguments), pointers(&what.words.environment)];
         let command = Command {
-            arguments: arguments.as_ptr(),
-            environment: environment.as_ptr(),
-            workdir: words.workdir.as_ptr().cast(),
-            streams: streams.unwrap_or([-1; 3]),
-            session: session != Session::Kept,
-            terminal: session == Session::OwnTerminal,
+            arguments: lists[0].as_ptr(),
+            environment: lists[1].as_ptr(),
+            workdir: what.words.workdir.as_ptr().cast(),
+            streams: what.streams,
+            session: what.session != Session::Kept,
+            terminal: what.session == Session::OwnTerminal,
             job: false,
         };
-        // SAFETY: as for `carry_out`; the warden is single-threaded and blocks all signals.
+        // Its process has the other end alone, which is closed when it executes or ends.
+        let (over, _begins) = crate::fd::pipe().map_err(Refused::Clone)?;
+        let start = Start::new(self.machine, command, file.as_ptr().cast());
+        let (start, what) = (Box::into_raw(Box::new(start)), Some(what));
+        let mut begun = Begun {
+            start,
+            pid: 0,
+            over,
+            shell,
+            what,
+            settled: true,
+            _lists: lists,
+            _words: (file, arguments),
+        };
+        // SAFETY: as for `carry_out`; the warden is single-threaded and blocks all signals. What it is about is kept until
+        // that process has executed or ended, and there is one at a time.
+        begun.pid = unsafe { Start::begin(start, &mut self.stack) }.map_err(Refused::Clone)?;
+        begun.settled = false;
+        self.begun = Some(begun);
+        Ok(())
+    }
+}
+
+/// The PID and path of what executes, or what failed.
+pub type Executes = Result<(i32, CString), Refused>;
+
+/// What is begun.
+struct What {
+    words: Words,
+    streams: [RawFd; 3],
+    _kept: Vec<OwnedFd>,
+    session: Session,
+    path: CString,
+}
+
+/// A start that goes on, with all that its process uses of our memory.
+struct Begun {
+    start: *mut Start,
+    pid: i32,
+    over: OwnedFd,
+    /// It is the shell's.
+    shell: bool,
+    what: Option<What>,
+    /// It has executed, or was collected, or is not yet there.
+    settled: bool,
+    _lists: [Vec<*const u8>; 2],
+    _words: (CString, Vec<CString>),
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        // SAFETY: begun and not collected where it is not settled; made by `Box`, and nobody's any more.
         unsafe {
-            ringfence_start::spawn::spawn(
-                self.machine,
-                &command,
-                path.as_ptr().cast(),
-                &mut self.stack,
-            )
+            if !self.settled {
+                Start::withdraw(self.start);
+            }
+            drop(Box::from_raw(self.start));
         }
     }
 }

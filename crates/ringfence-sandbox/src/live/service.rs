@@ -10,12 +10,14 @@ use crate::descendants;
 use crate::plan::Tier;
 use ringfence_sys as sys;
 use std::ffi::CString;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use sys::Errno;
 use sys::process::Change;
 
 /// Connections at once.
 const MOST_VISITS: usize = 512;
+/// What a client may want done with a command that is still to be executed.
+const MOST_WISHES: usize = 64;
 /// What of a command's words fits into the message to the launcher.
 const REPORTED: usize = 3500;
 
@@ -29,11 +31,34 @@ pub(crate) const LISTEN: u8 = b'L';
 const SIGKILL: i32 = 9;
 const SIGSTOP: i32 = 19;
 
+/// Why a command did not begin whose process was stopped before it was confined.
+const STOPPED: &str =
+    "a program in the sandbox stopped the command before it began, and it was ended";
+
 /// Somebody who is connected.
 struct Visit {
     connection: OwnedFd,
     /// The command that it asked for, while that runs: its number in the session, its process.
     command: Option<(u32, i32)>,
+    /// It is still to be executed.
+    begins: Option<Begins>,
+}
+
+/// A command whose process is not confined yet. What is inside can stop that, so nobody waits for it.
+struct Begins {
+    argv: Vec<CString>,
+    master: Option<OwnedFd>,
+    /// What the client wants done with it.
+    wishes: Vec<Wish>,
+    /// Somebody stopped it, and it was ended for that.
+    stopped: bool,
+}
+
+impl Visit {
+    /// It has not been asked yet what it wants.
+    fn waits(&self) -> bool {
+        self.command.is_none() && self.begins.is_none()
+    }
 }
 
 /// Serves `exec`.
@@ -56,10 +81,14 @@ impl Service {
         self.listener = Some(listener);
     }
 
-    /// What to watch.
+    /// What to watch. Who asks for a command while another one begins has to wait.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let visits = self.visits.iter().map(|visit| visit.connection.as_fd());
-        self.listener.iter().map(AsFd::as_fd).chain(visits)
+        let begun = self.spawner.carrier.begun();
+        let visits = self.visits.iter().map(move |visit| match begun {
+            Some(begun) if visit.waits() => begun,
+            _ => visit.connection.as_fd(),
+        });
+        self.listener.iter().map(AsFd::as_fd).chain(visits).chain(begun)
     }
 
     /// Does what the descriptors that are ready (in the order of [`Service::descriptors`]) ask for.
@@ -70,17 +99,18 @@ impl Service {
         };
         // From behind, so that leaving ones do not move those still to be looked at.
         for at in (0..self.visits.len()).rev() {
-            if ready.get(at).copied().unwrap_or(false) && !self.hear(at, launcher) {
+            if ready.get(at).copied().unwrap_or(false) && !self.hear(at) {
                 self.leave(at);
             }
         }
+        self.settle(false, launcher);
         if knocked {
-            self.welcome(launcher);
+            self.welcome();
         }
     }
 
     /// Takes the waiting connections.
-    fn welcome(&mut self, launcher: BorrowedFd<'_>) {
+    fn welcome(&mut self) {
         while let Some(listener) = &self.listener
             && let Ok(connection) = sys::unix::accept(listener.as_fd())
         {
@@ -88,10 +118,10 @@ impl Service {
                 // Closed: the client says so.
                 continue;
             }
-            self.visits.push(Visit { connection, command: None });
+            self.visits.push(Visit { connection, command: None, begins: None });
             // The request is usually there already.
             let at = self.visits.len() - 1;
-            if !self.hear(at, launcher) {
+            if !self.hear(at) {
                 self.leave(at);
             }
         }
@@ -105,25 +135,33 @@ impl Service {
     }
 
     /// Takes all messages of a visit; false: it is over.
-    fn hear(&mut self, at: usize, launcher: BorrowedFd<'_>) -> bool {
+    fn hear(&mut self, at: usize) -> bool {
         loop {
-            let visit = &self.visits[at];
+            let visit = &mut self.visits[at];
+            if visit.waits() && self.spawner.carrier.begun().is_some() {
+                return true;
+            }
             // A request comes once; what follows is two bytes long.
-            let mut buffer = vec![0; if visit.command.is_none() { INLINE } else { 16 }];
+            let mut buffer = vec![0; if visit.waits() { INLINE } else { 16 }];
             let received = sys::socket::receive_with(visit.connection.as_fd(), &mut buffer, false);
             let (length, descriptors) = match received {
                 Ok((length @ 1.., descriptors)) => (length, descriptors),
                 Err(Errno::EAGAIN) => return true,
                 _ => return false,
             };
-            match visit.command {
-                Some((_, pid)) => wish(pid, &buffer[..length]),
+            match (visit.command, &mut visit.begins) {
+                (Some((_, pid)), _) => Wish::decode(&buffer[..length])
+                    .into_iter()
+                    .for_each(|wish| carry_out(pid, wish)),
+                (None, Some(begins)) => match Wish::decode(&buffer[..length]) {
+                    Some(Wish::Kill) => self.spawner.carrier.begins().into_iter().for_each(end),
+                    wish if begins.wishes.len() < MOST_WISHES => begins.wishes.extend(wish),
+                    _ => return false,
+                },
                 // It has given up: what would be begun would end at once, somewhere in the middle.
-                None if sys::unix::is_hung_up(visit.connection.as_fd()) => return false,
-                None => {
-                    if let Err((code, text)) =
-                        self.begin(at, &buffer[..length], descriptors, launcher)
-                    {
+                (None, None) if sys::unix::is_hung_up(visit.connection.as_fd()) => return false,
+                (None, None) => {
+                    if let Err((code, text)) = self.begin(at, &buffer[..length], descriptors) {
                         self.tell(at, &Reply::Failed(code, text), &[]);
                         return false;
                     }
@@ -137,7 +175,6 @@ impl Service {
         at: usize,
         message: &[u8],
         descriptors: Vec<OwnedFd>,
-        launcher: BorrowedFd<'_>,
     ) -> Result<(), Refusal> {
         let refused = |why: &str| (125, why.to_owned());
         let mut descriptors = descriptors.into_iter();
@@ -165,24 +202,46 @@ impl Service {
             })
         });
         let (master, inner) = terminal.transpose()?.unzip();
-        let lent: Vec<OwnedFd> = descriptors.collect();
-        let mut lent = lent.iter();
+        let mut kept: Vec<OwnedFd> = descriptors.collect();
+        let mut lent = kept.iter().map(AsRawFd::as_raw_fd);
         let own = request.terminal.map(|terminal| terminal.streams).unwrap_or_default();
-        let streams = own.map(|own| if own { inner.as_ref() } else { lent.next() });
+        let own_terminal = inner.as_ref().map(AsRawFd::as_raw_fd);
+        let streams = own.map(|own| if own { own_terminal } else { lent.next() });
         let ([Some(input), Some(output), Some(error)], None) = (streams, lent.next()) else {
             return Err(refused("the standard streams did not come"));
         };
-        let streams = [input.as_fd(), output.as_fd(), error.as_fd()];
-        let spawned = self.spawner.spawn(&request, &streams)?;
-        self.started += 1;
-        self.visits[at].command = Some((self.started, spawned.pid));
-        if let Some(master) = &master {
-            self.tell(at, &Reply::Started, &[master.as_fd()]);
-        }
-        let words = [&spawned.path, &spawned.workdir].into_iter().chain(&request.argv);
-        let _ =
-            sys::unix::send_about(launcher, &report(self.started, spawned.pid, words), spawned.pid);
+        kept.extend(inner);
+        self.spawner.begin(&request, [input, output, error], kept)?;
+        let (argv, wishes) = (request.argv, Vec::new());
+        self.visits[at].begins = Some(Begins { argv, master, wishes, stopped: false });
         Ok(())
+    }
+
+    /// Says what came of the command that has begun, if that is known: it executes, or has ended and was `collected`.
+    fn settle(&mut self, collected: bool, launcher: BorrowedFd<'_>) {
+        let Some(result) = self.spawner.result(collected) else { return };
+        let Some(at) = self.visits.iter().position(|visit| visit.begins.is_some()) else { return };
+        let Some(begins) = self.visits[at].begins.take() else { return };
+        match result {
+            Ok(_) if begins.stopped => self.refuse(at, (125, STOPPED.to_owned())),
+            Err(refusal) => self.refuse(at, refusal),
+            Ok(spawned) => {
+                self.started += 1;
+                self.visits[at].command = Some((self.started, spawned.pid));
+                if let Some(master) = &begins.master {
+                    self.tell(at, &Reply::Started, &[master.as_fd()]);
+                }
+                let words = [&spawned.path, &spawned.workdir].into_iter().chain(&begins.argv);
+                let report = report(self.started, spawned.pid, words);
+                let _ = sys::unix::send_about(launcher, &report, spawned.pid);
+                begins.wishes.into_iter().for_each(|wish| carry_out(spawned.pid, wish));
+            }
+        }
+    }
+
+    fn refuse(&mut self, at: usize, (code, text): Refusal) {
+        self.tell(at, &Reply::Failed(code, text), &[]);
+        self.leave(at);
     }
 
     fn tell(&self, at: usize, reply: &Reply, pass: &[BorrowedFd<'_>]) {
@@ -192,13 +251,31 @@ impl Service {
 
     /// The client is gone, or was refused: so is its command.
     fn leave(&mut self, at: usize) {
-        if let Some((_, pid)) = self.visits.remove(at).command {
+        let visit = self.visits.remove(at);
+        if visit.begins.is_some() {
+            // It may execute by now, and have begun more.
+            self.spawner.carrier.begins().into_iter().for_each(end);
+            self.spawner.carrier.abandon();
+        }
+        if let Some((_, pid)) = visit.command {
             end(pid);
         }
     }
 
     /// Hears of a child's change; false when it is nobody's command.
     pub fn changed(&mut self, pid: i32, change: Change, launcher: BorrowedFd<'_>) -> bool {
+        if self.spawner.carrier.begins() == Some(pid) {
+            let collected = matches!(change, Change::Exited(_) | Change::Killed(_));
+            if matches!(change, Change::Stopped(_)) && !self.spawner.carrier.is_over() {
+                // By whom is inside. It has all rights still, and holds up who waits behind it.
+                self.visits
+                    .iter_mut()
+                    .filter_map(|visit| visit.begins.as_mut())
+                    .for_each(|begins| begins.stopped = true);
+                let _ = sys::signal::kill(pid, SIGKILL);
+            }
+            self.settle(collected, launcher);
+        }
         let own = |visit: &Visit| visit.command.is_some_and(|(_, own)| own == pid);
         let Some(at) = self.visits.iter().position(own) else { return false };
         let reply = match change {
@@ -221,16 +298,15 @@ impl Service {
 
 /// What the client wants done with its command, which has not been waited for: its number is its
 /// own.
-fn wish(pid: i32, message: &[u8]) {
-    let _ = match Wish::decode(message) {
-        Some(Wish::Signal(signal)) => sys::signal::kill(pid, i32::from(signal)),
+fn carry_out(pid: i32, wish: Wish) {
+    let _ = match wish {
+        Wish::Signal(signal) => sys::signal::kill(pid, i32::from(signal)),
         // It began a session: its group has its number.
-        Some(Wish::Group(signal)) => sys::signal::kill(-pid, i32::from(signal)),
-        Some(Wish::Kill) => {
+        Wish::Group(signal) => sys::signal::kill(-pid, i32::from(signal)),
+        Wish::Kill => {
             end(pid);
             Ok(())
         }
-        None => Ok(()),
     };
 }
 

@@ -3,7 +3,7 @@
 use super::protocol::Request;
 use ringfence_sys as sys;
 use std::ffi::{CString, OsStr};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use sys::image::{Carrier, Failed, Refused, Session, Words};
@@ -30,25 +30,33 @@ pub(crate) struct Spawned {
 }
 
 impl Spawner {
-    /// Starts the command with these standard streams, in a session of its own.
-    pub fn spawn(
+    /// Begins to start the command with these standard streams, among those that are kept open for it, in a session of its
+    /// own.
+    pub fn begin(
         &mut self,
         request: &Request,
-        streams: &[BorrowedFd<'_>; 3],
-    ) -> Result<Spawned, Refusal> {
+        streams: [RawFd; 3],
+        kept: Vec<OwnedFd>,
+    ) -> Result<(), Refusal> {
         let words = Words {
             arguments: crate::vm::further(&self.words.arguments, &request.argv),
             environment: self.environment(request),
             workdir: self.workdir(request),
         };
-        let streams = streams.each_ref().map(AsRawFd::as_raw_fd);
         // One that nothing is typed into controls nobody.
         let controls = request.terminal.is_some_and(|terminal| terminal.streams[0]);
         let session = if controls { Session::OwnTerminal } else { Session::Own };
-        match self.carrier.spawn(&words, Some(streams), session) {
+        let begun = self.carrier.begin(words.clone(), streams, kept, session);
+        begun.map_err(|refused| self.refusal(refused, &words))
+    }
+
+    /// What came of it, where it is over or its process was `collected`.
+    pub fn result(&mut self, collected: bool) -> Option<Result<Spawned, Refusal>> {
+        let (words, result) = self.carrier.result(collected)?;
+        Some(match result {
             Ok((pid, path)) => Ok(Spawned { pid, path, workdir: words.workdir }),
             Err(refused) => Err(self.refusal(refused, &words)),
-        }
+        })
     }
 
     /// The session's, with what was added in place of what had the same name.

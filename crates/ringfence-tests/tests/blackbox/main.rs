@@ -29,6 +29,7 @@ mod deciding;
 mod denied_links;
 mod environment;
 mod exec;
+mod exec_stopped;
 mod executions;
 mod exit_codes;
 mod explained;
