@@ -12,6 +12,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use sys::Errno;
 use sys::image::{Stops, Wanted};
 use sys::process::Change;
@@ -26,6 +27,9 @@ const LONGEST: usize = 4096 + 32;
 
 /// After so many milliseconds without anything to do it makes itself small.
 const IDLE: i32 = 100;
+
+/// Without a descriptor for signals it is looked so often whether the launcher is there.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// What it watches over.
 pub(crate) struct Warden<'a> {
@@ -71,9 +75,10 @@ impl Warden<'_> {
             match &signals {
                 Ok(signals) => watch.wait(signals.as_fd(), &mut service),
                 Err(_) => {
-                    if let Ok(arrived) = sys::signal::wait(SignalSet::ALL, None) {
+                    if let Ok(arrived) = sys::signal::wait(SignalSet::ALL, Some(SECOND)) {
                         watch.signal(arrived, &mut service);
                     }
+                    watch.look_at_launcher();
                 }
             }
         }
@@ -139,7 +144,8 @@ impl Watch<'_> {
             }
             // What is inside has no business with us; it can signal the command itself.
             _ if self.tier == Tier::Namespace && !arrived.from_outside => {}
-            signal if signal == sys::signal::parent_death() => self.orphaned(),
+            // Anybody could say so by now; what is true is heard on the socket too.
+            signal if signal == sys::signal::parent_death() => self.look_at_launcher(),
             // The launcher's knock; what it is about is in its message.
             sys::image::SERVICE => {}
             // Of whoever continues our group: the launcher's word comes as well.
@@ -150,6 +156,12 @@ impl Watch<'_> {
                 let _ = sys::signal::kill(self.command, signal);
             }
             _ => {}
+        }
+    }
+
+    fn look_at_launcher(&mut self) {
+        if sys::unix::is_hung_up(self.control.as_fd()) {
+            self.orphaned();
         }
     }
 

@@ -103,6 +103,17 @@ pub fn send(socket: i32, message: &[u8]) -> Result<usize> {
     unsafe { sys!(sendto, socket, message.as_ptr(), message.len(), MSG_NOSIGNAL, 0, 0) }
 }
 
+/// Whether a socket's other end is closed, whatever lies in its queue.
+pub(crate) fn is_hung_up(socket: i32) -> bool {
+    const POLLHUP: u64 = 16;
+    // struct pollfd: descriptor, no wanted events, returned events.
+    let mut entry = u64::from(socket as u32);
+    let at_once = [0u64; 2];
+    // SAFETY: the pointers are to one pollfd and a timespec; no mask is given.
+    let polled = unsafe { sys!(ppoll, &raw mut entry, 1, at_once.as_ptr(), 0, 8) };
+    polled.is_ok() && entry >> 48 & POLLHUP != 0
+}
+
 /// Receives one message; 0 means that the other side is gone. Without `wait` an empty queue is
 /// `EAGAIN`.
 ///

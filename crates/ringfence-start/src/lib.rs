@@ -47,6 +47,7 @@ pub mod machine;
 pub mod mark;
 mod memory;
 mod network;
+pub mod order;
 mod private;
 mod processors;
 pub mod quiet;

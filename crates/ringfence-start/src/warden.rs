@@ -6,9 +6,10 @@
 //! the launcher's own code: [`watch`] returns then, and this process becomes one with libc.
 
 use crate::Errno;
-use crate::call::{exit, glance, receive, send, sys};
+use crate::call::{exit, glance, is_hung_up, receive, send, sys};
 use crate::code;
 use crate::job;
+use crate::order;
 use crate::teardown::{self, Circle};
 use crate::trace::PARENT_DEATH;
 
@@ -33,7 +34,7 @@ pub const TO_JOB: i32 = 62;
 /// asks a launcher for it by the same signal.
 pub const END: i32 = 61;
 
-/// Where a `siginfo_t` of a queued signal has its value, counted in `int`s.
+/// Where a `siginfo_t` of a queued signal has its value, two `int`s ([`order`]), counted in `int`s.
 pub const VALUE: usize = 6;
 /// Its value when any stop is meant, not only the one with this number.
 pub const ANY_STOP: i32 = 256;
@@ -92,8 +93,8 @@ impl Stops {
     }
 }
 
-/// Does what the launcher says of the command by [`GO_ON`] or [`TO_JOB`]; whether that is as the launcher thinks, which it
-/// is to be told. Who is inside can say so too, and could do all of it itself.
+/// Does what the launcher says of the command by [`GO_ON`] or [`TO_JOB`] ([`order::open`]); whether that is as the launcher
+/// thinks, which it is to be told.
 pub fn pass_on(signal: i32, value: i32, command: i32, stops: Stops) -> Option<bool> {
     const TERMINAL: i32 = 0;
     let terminal = value & WITH_TERMINAL != 0;
@@ -168,14 +169,19 @@ impl Warden {
             let sent = info[2] == SI_USER && (self.process_tier || info[4] == 0);
             match signal as i32 {
                 SIGCHLD => {}
-                PARENT_DEATH if sent => return Wanted::Orphaned,
+                // With no room for what a real-time signal says of itself, who is inside can say so too (sigqueue(3)).
+                PARENT_DEATH if sent && is_hung_up(self.control) => return Wanted::Orphaned,
+                // Somebody holds the launcher's end for a moment still, if it is true: that is watched then.
+                PARENT_DEATH if sent => return Wanted::Service(stops),
                 SERVICE if sent => return Wanted::Service(stops),
                 signal @ (GO_ON | TO_JOB) if info[2] == SI_QUEUE => {
+                    let value = [info[VALUE], info[VALUE + 1]].map(|half| u64::from(half as u32));
+                    let Some(order) = order::open(value[0] | value[1] << 32) else { continue };
                     // What became of it by now.
                     if let Some(wanted) = self.reap(&mut stops, circle) {
                         return wanted;
                     }
-                    if let Some(meant) = pass_on(signal, info[VALUE], self.command, stops) {
+                    if let Some(meant) = pass_on(signal, order, self.command, stops) {
                         self.tell(b'A', u8::from(meant));
                     }
                 }

@@ -6,6 +6,7 @@ use crate::fd::owned;
 use crate::{Errno, Result, sys};
 pub use outset::Outset;
 use ringfence_start::inherited;
+use ringfence_start::order;
 pub use ringfence_start::warden::END;
 use ringfence_start::warden::{ANY_STOP, GO_ON, OF_JOB, TO_JOB, VALUE, WITH_TERMINAL};
 use std::io;
@@ -79,9 +80,10 @@ pub struct Arrived {
     pub by_process: bool,
     /// Sent by `kill(2)` from outside the receiver's PID namespace, or because the parent there
     /// died. A process inside cannot make it look so: the number of who calls `kill` is the
-    /// kernel's, and what `sigqueue(3)` says of itself does not count.
+    /// kernel's, and what `sigqueue(3)` says of itself does not count. But for real-time signals, where there are
+    /// so many that the kernel keeps no more of one than its number.
     pub from_outside: bool,
-    /// What [`go_on`] and [`send_to_job`] say by it, or somebody inside who says so.
+    /// What [`go_on`] and [`send_to_job`] say by it, and nobody else.
     pub value: Option<i32>,
 }
 
@@ -107,12 +109,17 @@ pub enum Who {
 }
 
 impl Arrived {
-    fn new(signal: i32, code: i32, sender: i32, value: i32) -> Arrived {
+    fn new(signal: i32, code: i32, sender: i32, value: u64) -> Arrived {
         const SI_USER: i32 = 0;
         let from_outside = code == SI_USER && sender == 0;
         let queued = matches!(signal, GO_ON | TO_JOB) && code == libc::SI_QUEUE;
         let by_process = code <= 0 && sender.cast_unsigned() != std::process::id();
-        Arrived { signal, by_process, from_outside, value: queued.then_some(value) }
+        Arrived {
+            signal,
+            by_process,
+            from_outside,
+            value: if queued { order::open(value) } else { None },
+        }
     }
 }
 
@@ -135,7 +142,8 @@ pub fn wait(set: SignalSet, timeout: Option<Duration>) -> Result<Arrived> {
                 // SAFETY: every code up to 0 comes with a number of a process; of others it is not used.
                 let sender = unsafe { info.si_pid() };
                 // SAFETY: plain numbers in any case; used only of a queued signal, which has one.
-                let value = unsafe { *(&raw const info).cast::<i32>().add(VALUE) };
+                let value =
+                    unsafe { (&raw const info).cast::<i32>().add(VALUE).cast::<u64>().read() };
                 return Ok(Arrived::new(signal as i32, info.si_code, sender, value));
             }
             Err(Errno::EINTR) => {}
@@ -165,7 +173,7 @@ pub fn take(fd: BorrowedFd<'_>) -> Result<Arrived> {
     // SAFETY: the pointer and size describe `info`.
     unsafe { sys!(read, fd.as_raw_fd(), &raw mut info, size) }?;
     let (signal, sender) = (info.ssi_signo as i32, info.ssi_pid as i32);
-    Ok(Arrived::new(signal, info.ssi_code, sender, info.ssi_int))
+    Ok(Arrived::new(signal, info.ssi_code, sender, info.ssi_ptr))
 }
 
 /// `kill(2)`: 0 as signal only asks whether the process is there; -1 as pid means all that
@@ -218,7 +226,7 @@ fn queue(pidfd: BorrowedFd<'_>, signal: i32, value: i32) -> Result<()> {
     info.si_signo = signal;
     info.si_code = libc::SI_QUEUE;
     // SAFETY: within the structure, where the kernel has the value (siginfo_t's `_rt`).
-    unsafe { (&raw mut info).cast::<i32>().add(VALUE).write(value) };
+    unsafe { (&raw mut info).cast::<i32>().add(VALUE).cast::<u64>().write(order::seal(value)) };
     let info = &raw const info;
     // SAFETY: the pointer is to a siginfo_t.
     unsafe { sys!(pidfd_send_signal, pidfd.as_raw_fd(), signal, info, 0) }.map(drop)

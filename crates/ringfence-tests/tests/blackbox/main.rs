@@ -38,6 +38,7 @@ mod few_files;
 mod files;
 mod filtered;
 mod first_thread;
+mod forged_signals;
 mod fork;
 mod fork_killed;
 mod gateway;
