@@ -29,7 +29,7 @@ use crate::image::{Header, Image, PROCESS_TIER, register, special};
 use crate::later::Later;
 use crate::machine::{Machine, orphaned};
 use crate::network::Network;
-use crate::spawn::{Command, MOST_PATH, Refused, execute, find};
+use crate::spawn::{Command, MOST_PATH, Refused, execute_as_text, find};
 use crate::waits::{wait_beside, wait_soon, wait_while, wake};
 use crate::{Errno, Result};
 use core::ffi::c_void;
@@ -70,6 +70,8 @@ pub struct Beside {
     /// Room for the command's path, which it finds.
     path: *mut [u8; MOST_PATH],
     stack: *mut u8,
+    /// As [`crate::child::Start`] has it.
+    shell: *mut *const u8,
     /// Its number, or 0.
     pid: i32,
     /// The first one's number.
@@ -109,6 +111,7 @@ impl Beside {
             search: None,
             path: core::ptr::null_mut(),
             stack: core::ptr::null_mut(),
+            shell: core::ptr::null_mut(),
             pid: 0,
             warden: 0,
             wants_network: false,
@@ -136,7 +139,7 @@ impl Beside {
     pub(crate) unsafe fn prepare(
         &mut self,
         machine: &Machine,
-        (command, search): (*const Command, Option<&[u8]>),
+        (command, shell, search): (*const Command, *mut *const u8, Option<&[u8]>),
         path: *mut [u8; MOST_PATH],
         stack: &mut [u8],
         before: Option<&mut Before>,
@@ -145,6 +148,7 @@ impl Beside {
         self.machine.image = machine.image;
         self.machine.trace = machine.trace;
         self.command = command;
+        self.shell = shell;
         self.search = search.map(core::ptr::from_ref);
         self.path = path;
         self.stack = clone::top(stack);
@@ -462,7 +466,8 @@ unsafe fn become_command(this: *mut Beside) -> Option<Refused> {
         if let Err(failed) = (*this).machine.run(image.confine(), held, all) {
             return Some(Refused::Confine(failed));
         }
-        Some(execute(&(*this).machine, command, (*this).path.cast()))
+        let path = (*this).path.cast_const().cast();
+        Some(execute_as_text(&(*this).machine, command, (*this).shell, path))
     }
 }
 

@@ -5,10 +5,10 @@ use crate::Errno;
 use crate::before::Before;
 use crate::beside::Beside;
 use crate::bytes::string;
-use crate::call::{exit, send};
+use crate::call::{exit, send, sys};
 use crate::image::{ANNOUNCED, AWAITED, PASSING, PROCESS_TIER, register};
 use crate::machine::{Failed, Machine, orphaned, report, send_about};
-use crate::spawn::{Command, MOST_PATH, Refused, spawn};
+use crate::spawn::{Command, MOST_PATH, Refused};
 use crate::warden::{Wanted, Warden};
 
 /// What the child says on the control socket when no command runs. Each is followed by the step
@@ -60,7 +60,7 @@ pub unsafe fn main(mut start: Start<'_>) -> (Warden, Wanted) {
     let Some(image) = start.machine.image else { exit(125) };
     let flags = image.header().flags;
     let (beside, command) = (start.machine.beside, start.command);
-    let (sought, path) = ((&raw const command, start.search), &raw mut *start.path);
+    let (sought, path) = ((&raw const command, start.shell, start.search), &raw mut *start.path);
     let before = start.before.take();
     // SAFETY: nobody else touches the object, the stack or the path yet; all outlive the process beside us, which
     // has executed or ended when this function returns.
@@ -94,7 +94,7 @@ pub unsafe fn main(mut start: Start<'_>) -> (Warden, Wanted) {
 
 /// Has the command executed; nothing when the launcher died before.
 unsafe fn begin(start: Start<'_>) -> Result<Option<i32>, Refused> {
-    let Start { machine, command, shell, stack, path, .. } = start;
+    let Start { machine, path, .. } = start;
     let flags = machine.image.map_or(0, |image| image.header().flags);
     let control = machine.control();
     let path = path.as_ptr();
@@ -108,16 +108,14 @@ unsafe fn begin(start: Start<'_>) -> Result<Option<i32>, Refused> {
         // While the command is looked for.
         let _ = send(control, &[said::GO]);
     }
-    // SAFETY: started by the image.
-    let mut result = unsafe { Beside::execute(machine.beside) };
-    if result == Err(Refused::Execute(Errno::ENOEXEC)) && !shell.is_null() {
-        // A text without `#!` is the shell's, as for execvp(3).
-        // SAFETY: the caller left the second place for it.
-        unsafe { *shell.add(1) = path };
-        let command = Command { arguments: shell, ..command };
-        // SAFETY: as promised to `main`; all signals are blocked, and nobody uses the stack any more.
-        result = unsafe { spawn(machine, &command, c"/bin/sh".as_ptr().cast(), stack) }.map(Some);
+    if flags & PROCESS_TIER != 0 {
+        // Whoever kills all of the launcher's group is not to kill who ends what left it. The command is a process already,
+        // and stays where the launcher was started.
+        // SAFETY: takes nothing.
+        let _ = unsafe { sys!(setsid) };
     }
+    // SAFETY: started by the image.
+    let result = unsafe { Beside::execute(machine.beside) };
     if let Ok(Some(pid)) = result {
         if flags & ANNOUNCED != 0 {
             // SAFETY: the path ends with a zero byte.

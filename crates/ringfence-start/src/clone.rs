@@ -7,7 +7,6 @@ use core::ffi::c_void;
 
 const CLONE_VM: usize = 0x100;
 const CLONE_FILES: usize = 0x400;
-const CLONE_VFORK: usize = 0x4000;
 const CLONE_CHILD_CLEARTID: usize = 0x20_0000;
 const SIGCHLD: usize = 17;
 
@@ -78,25 +77,6 @@ unsafe extern "C" fn clone_onto(
 pub(crate) fn top(stack: &mut [u8]) -> *mut u8 {
     let end = stack.as_mut_ptr() as usize + stack.len();
     (end - end % 16) as *mut u8
-}
-
-/// Starts a child that shares memory with the caller, who sleeps until it has executed or ended: for ever where somebody
-/// stops it, so that nobody may be there yet who could.
-///
-/// # Errors
-/// `EAGAIN` at a limit of processes.
-///
-/// # Safety
-/// `entry` may make raw calls only, and must not unwind or return.
-pub(crate) unsafe fn vfork(
-    stack: &mut [u8],
-    entry: extern "C" fn(*mut c_void) -> !,
-    argument: *mut c_void,
-) -> Result<i32> {
-    let flags = CLONE_VM | CLONE_VFORK | SIGCHLD;
-    // SAFETY: the stack is the caller's own and the caller sleeps meanwhile.
-    let result = unsafe { clone_onto(flags, top(stack), core::ptr::null_mut(), entry, argument) };
-    if result < 0 { Err(Errno::new(-result as i32)) } else { Ok(result as i32) }
 }
 
 /// Starts a child that shares memory, and where it is to its descriptors, with the caller until it executes, and goes

@@ -120,7 +120,8 @@ impl Start {
     /// `EAGAIN` at a limit of processes.
     ///
     /// # Safety
-    /// As for [`spawn`]; what it is about and the stack must live, used by nobody else, until [`Start::is_over`], or until
+    /// As for [`Machine::run`]; the command's pointers must be valid, and the caller single-threaded, with all signals
+    /// blocked. What it is about and the stack must live, used by nobody else, until [`Start::is_over`], or until
     /// the process was collected.
     pub unsafe fn begin(this: *mut Start, stack: &mut [u8]) -> crate::Result<i32> {
         let (stack, entry) = (crate::clone::top(stack), confine_and_execute);
@@ -175,34 +176,9 @@ impl Start {
     }
 }
 
-/// Starts the command, confined; returns its PID once it executes. Only where nothing is inside yet that could stop it
-/// before.
-///
-/// # Errors
-/// What failed; no process is left then.
-///
-/// # Safety
-/// As for [`Machine::run`]; the command's pointers must be valid. The caller must be
-/// single-threaded, with all signals blocked.
-pub unsafe fn spawn(
-    machine: &mut Machine,
-    command: &Command,
-    path: *const u8,
-    stack: &mut [u8],
-) -> Result<i32, Refused> {
-    let mut start = Start::new(machine, *command, path);
-    let start = &raw mut start;
-    // SAFETY: `confine_and_execute` makes raw calls only and ends or executes; `start` lives.
-    unsafe {
-        (*start).pid = crate::clone::vfork(stack, confine_and_execute, start.cast::<c_void>())
-            .map_err(Refused::Clone)?;
-        Start::result(start, false)
-    }
-}
-
 extern "C" fn confine_and_execute(argument: *mut c_void) -> ! {
     let start = argument.cast::<Start>();
-    // SAFETY: both callers pass a pointer to their `Start`, of which the parent touches `pid` alone meanwhile.
+    // SAFETY: `begin` passes a pointer to a `Start`, of which the parent touches `pid` alone meanwhile.
     unsafe {
         let refused = enter(&mut *(*start).machine, &(*start).command, (*start).path);
         // Volatile, since the parent reads it.
@@ -244,7 +220,7 @@ unsafe fn enter(machine: &mut Machine, command: &Command, path: *const u8) -> Re
     }
     let Some(image) = machine.image else { return Refused::Clone(Errno::EINVAL) };
     let (first, all) = (image.header().aside as usize, image.confine().len());
-    // SAFETY: by the promise of the caller of `spawn` or `begin`.
+    // SAFETY: by the promise of `begin`'s caller.
     unsafe {
         match machine.run(image.confine(), first, all) {
             Ok(()) => execute(machine, command, path),
@@ -257,7 +233,7 @@ unsafe fn enter(machine: &mut Machine, command: &Command, path: *const u8) -> Re
 ///
 /// # Safety
 /// The path must be a string, the command's lists null-terminated arrays of strings.
-pub(crate) unsafe fn execute(machine: &Machine, command: &Command, path: *const u8) -> Refused {
+unsafe fn execute(machine: &Machine, command: &Command, path: *const u8) -> Refused {
     // What is not an argument of this call tells the filter that it is ours.
     let [first, second] = register::MARKS;
     let (first, second) = (machine.registers[first as usize], machine.registers[second as usize]);
@@ -265,4 +241,27 @@ pub(crate) unsafe fn execute(machine: &Machine, command: &Command, path: *const 
     // SAFETY: by the caller's promise.
     let result = unsafe { sys!(execve, path, arguments, environment, first, second) };
     Refused::Execute(result.err().unwrap_or(Errno::EINVAL))
+}
+
+/// [`execute`], and where the kernel finds no format in the file, by `/bin/sh` with the `shell`'s list, if there is one: a
+/// text without `#!` is the shell's, as for execvp(3). Returns only what failed.
+///
+/// # Safety
+/// As for [`execute`]; the list's second place is free for the file.
+pub(crate) unsafe fn execute_as_text(
+    machine: &Machine,
+    command: &Command,
+    shell: *mut *const u8,
+    path: *const u8,
+) -> Refused {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let refused = execute(machine, command, path);
+        if refused != Refused::Execute(Errno::ENOEXEC) || shell.is_null() {
+            return refused;
+        }
+        *shell.add(1) = path;
+        let command = Command { arguments: shell, ..*command };
+        execute(machine, &command, c"/bin/sh".as_ptr().cast())
+    }
 }

@@ -2,7 +2,8 @@
 //! it is left alone.
 
 use ringfence_tests::{Place, Running, Tier, everybody, everywhere};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use std::os::unix::process::CommandExt as _;
 
 /// A repository but for its name and its HEAD, with a key that runs something.
 const HALF: &str = "mkdir -p made/half/objects made/half/refs; \
@@ -52,6 +53,25 @@ fn what_a_killed_launcher_s_run_prepared_is_judged_later() {
             is_judged(place);
             place.shell("rm -rf own made").ends(0);
             assert_eq!(place.left_behind(), [""; 0], "round {round}");
+        }
+    });
+}
+
+/// As tools do at the end of a time that they give.
+#[test]
+fn whoever_kills_the_launchers_group_leaves_nobody_of_the_run() {
+    everywhere(|place| {
+        // The second one is started from a plan that was kept.
+        for _ in 0..2 {
+            let mut command = place.ringfence_run();
+            let away = "setsid sh -c 'echo ready; exec sleep 1000' & exec sleep 1000";
+            command.args(["--", "sh", "-c", away]).process_group(0);
+            let mut running = Running::start(command);
+            running.printed("ready\n");
+            let group = Pid::from_raw(running.pid().cast_signed()).expect("a process");
+            kill_process_group(group, Signal::KILL).expect("a group of ours");
+            // The end of its output, which the one that left the group holds too.
+            running.finish().ends(137);
         }
     });
 }
