@@ -6,7 +6,7 @@
 //! launcher (host side)          child (PID 1 in the namespace tier)        command
 //!    │ clone3 ───────────────────► │ the image's calls: id maps, view,         │
 //!    │ supervise: signals,         │ root, loopback, Landlock ruleset          │
-//!    │ timeout, stop and go on     │ clone(VFORK) ────────────────────────────► │ confine, execve
+//!    │ timeout, stop and go on     │ clone(VM) ───────────────────────────────► │ confine, execve
 //!    │ ◄── exit code ───────────── │ reap, forward signals ◄─────────────────── │ exit
 //!    │ guards put right            ┴                                            ┴
 //! ```
