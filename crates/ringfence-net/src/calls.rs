@@ -18,6 +18,7 @@ use crate::unix;
 use ringfence_policy::Publish;
 use ringfence_sys::listener::{Lock, behalf};
 use ringfence_sys::notify::{self, Notification};
+use ringfence_sys::taken::Taken;
 use ringfence_sys::{Errno, Sysno};
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -132,7 +133,7 @@ impl Caller<'_> {
     }
 
     /// A copy of its socket.
-    pub fn socket(&self) -> Result<OwnedFd, Errno> {
+    pub fn socket(&self) -> Result<Taken, Errno> {
         ringfence_sys::caller::descriptor(self.listener, self.call, self.descriptor())
     }
 
@@ -341,7 +342,7 @@ fn listen(caller: &Caller<'_>) -> Answer {
 /// up to a flag of the open socket, which is the program's as well, so that no such call is made here.
 pub(crate) fn connect(
     caller: &Caller<'_>,
-    copy: OwnedFd,
+    copy: Taken,
     to: To,
     waiting: &Arc<AtomicUsize>,
 ) -> Answer {

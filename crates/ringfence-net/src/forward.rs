@@ -26,6 +26,7 @@ use ringfence_policy::{Host, Publish};
 use ringfence_sys::datagram::{self, Within};
 use ringfence_sys::limit::{self, Resource};
 use ringfence_sys::listener::behalf;
+use ringfence_sys::taken::Taken;
 use ringfence_sys::{Errno, describe};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -129,7 +130,7 @@ impl Forwarders {
         publish: &Publish,
         wanted: SocketAddr,
         raw: &[u8],
-        theirs: &OwnedFd,
+        theirs: &Taken,
         (thread, process): (i32, Option<i32>),
     ) -> Answer {
         let only_ipv6 = behalf::only_ipv6(theirs.as_fd());

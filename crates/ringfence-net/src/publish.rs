@@ -12,10 +12,11 @@ use crate::given::Given;
 use crate::inward;
 use ringfence_policy::{Publish, Transport};
 use ringfence_sys::listener::{self, Lock, behalf};
+use ringfence_sys::taken::Taken;
 use ringfence_sys::{Errno, describe, notify, socket};
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The published ports of one sandbox.
@@ -72,7 +73,7 @@ impl Published {
 
     /// Binds a datagram socket that wants to be bound to a published port, and forwards to it; nothing
     /// when it is not one, or not of the sandbox's network.
-    pub fn datagrams(&self, caller: &Caller<'_>, raw: &[u8], theirs: &OwnedFd) -> Option<Answer> {
+    pub fn datagrams(&self, caller: &Caller<'_>, raw: &[u8], theirs: &Taken) -> Option<Answer> {
         let (publish, wanted) = self.wanted(raw, Transport::Udp).next()?;
         if !listener::is_udp(theirs.as_fd()) || !own(theirs.as_fd()) {
             return None;
@@ -88,7 +89,7 @@ impl Published {
         &self,
         caller: &Caller<'_>,
         raw: &[u8],
-        theirs: &OwnedFd,
+        theirs: &Taken,
         lock: Lock,
     ) -> Option<Answer> {
         let kind = listener::kind(theirs.as_fd())?;
@@ -133,12 +134,12 @@ impl Published {
 
     /// The program's own socket serves the others inside. When it cannot be had (the port is in use
     /// inside), they do without.
-    fn serve_inside(&self, wanted: SocketAddr, host: SocketAddr, theirs: &OwnedFd, raw: &[u8]) {
+    fn serve_inside(&self, wanted: SocketAddr, host: SocketAddr, theirs: &Taken, raw: &[u8]) {
         let mut served = self.inward.lock().unwrap_or_else(PoisonError::into_inner);
         if served.contains(&wanted) || behalf::bind(theirs.as_fd(), raw).is_err() {
             return;
         }
-        if let Ok(socket) = theirs.try_clone()
+        if let Ok(socket) = theirs.as_fd().try_clone_to_owned()
             && inward::serve(socket, host, Arc::clone(&self.given)).is_ok()
         {
             served.insert(wanted);

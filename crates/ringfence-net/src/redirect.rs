@@ -27,6 +27,7 @@ use crate::{capture, flow};
 use bound::Bound;
 use groups::Groups;
 use ringfence_sys::listener::behalf;
+use ringfence_sys::taken::Taken;
 use ringfence_sys::{Errno, describe, socket};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -84,14 +85,14 @@ impl fmt::Debug for Redirect {
 
 /// A copy of a TCP socket of the caller's.
 struct Copy {
-    socket: OwnedFd,
+    socket: Taken,
     ipv6: bool,
 }
 
 impl Copy {
     /// # Errors
     /// `EACCES` for any other socket: it was not made here.
-    fn of(socket: OwnedFd) -> Result<Copy, Errno> {
+    fn of(socket: Taken) -> Result<Copy, Errno> {
         match behalf::family_and_type(socket.as_fd())? {
             (family @ (AF_INET | AF_INET6), SOCK_STREAM) => {
                 Ok(Copy { socket, ipv6: family == AF_INET6 })

@@ -8,6 +8,7 @@
 use crate::calls::{Caller, To};
 use ringfence_sys::Errno;
 use ringfence_sys::listener::behalf;
+use ringfence_sys::taken::Taken;
 use std::ffi::CString;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -43,7 +44,7 @@ fn named(raw: &[u8]) -> Result<Named<'_>, Errno> {
 /// Binds the copy of a Unix socket, if where it would lie is the sandbox's own.
 ///
 /// Its name is then a path of the launcher's own view, which getsockname(2) shows.
-pub(crate) fn bind(caller: &Caller<'_>, copy: &OwnedFd, raw: &[u8]) -> Result<(), Errno> {
+pub(crate) fn bind(caller: &Caller<'_>, copy: &Taken, raw: &[u8]) -> Result<(), Errno> {
     let Named::Path(path) = named(raw)? else { return behalf::bind(copy.as_fd(), raw) };
     let cut = path.iter().rposition(|&byte| byte == b'/');
     let (parent, name) = match cut {

@@ -4,9 +4,10 @@
 //! and acts on what it read.
 
 use crate::notify::{Notification, copy_of, waits};
+use crate::taken::Taken;
 use crate::{Errno, Result, sys};
 use std::ffi::CString;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Whether a call waits on a listener now; nothing when no process has its filter any more.
 pub fn waiting(listener: BorrowedFd<'_>) -> Option<bool> {
@@ -34,7 +35,7 @@ pub fn process(call: &Notification) -> Option<i32> {
 /// # Errors
 /// `EBADF`; `EPERM` when the caller is out of reach; `ESRCH` or `ENOENT` when it waits no more, and
 /// what was copied may be another process's.
-pub fn descriptor(listener: BorrowedFd<'_>, call: &Notification, number: i32) -> Result<OwnedFd> {
+pub fn descriptor(listener: BorrowedFd<'_>, call: &Notification, number: i32) -> Result<Taken> {
     // The thread's own (Linux 6.9): a process whose first thread has ended has no descriptors by that one.
     let pidfd = match crate::process::thread_pidfd(call.thread as i32) {
         Err(Errno::EINVAL) => crate::process::pidfd(process(call).ok_or(Errno::ESRCH)?)?,

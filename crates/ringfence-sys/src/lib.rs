@@ -43,6 +43,7 @@ pub mod signal;
 pub mod socket;
 pub mod standin;
 pub mod stream;
+pub mod taken;
 pub mod terminal;
 pub mod unix;
 pub mod watch;

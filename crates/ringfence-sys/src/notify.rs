@@ -1,8 +1,9 @@
 //! Supervised system calls (seccomp_unotify(2)): told of, answered, and given descriptors.
 
 use crate::fd::owned;
+use crate::taken::Taken;
 use crate::{Errno, Result, Sysno, sys};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 /// `SECCOMP_IOCTL_NOTIF_RECV`, `_SEND`, `_ID_VALID`, `_ADDFD`.
 const RECEIVE: u32 = 0xC050_2100;
@@ -204,11 +205,12 @@ pub fn give(listener: BorrowedFd<'_>, id: u64, source: BorrowedFd<'_>) -> Result
 /// A copy of another process's descriptor (`pidfd_getfd(2)`, Linux 5.6).
 ///
 /// # Errors
-/// `EBADF`, `ESRCH`; `EPERM` where ptrace(2) of it is not allowed.
-pub fn copy_of(pidfd: BorrowedFd<'_>, descriptor: RawFd) -> Result<OwnedFd> {
+/// `EBADF`, `ESRCH`; `EPERM` where ptrace(2) of it is not allowed; `EAGAIN` where nothing could close it.
+pub fn copy_of(pidfd: BorrowedFd<'_>, descriptor: RawFd) -> Result<Taken> {
     if descriptor < 0 {
         return Err(Errno::EBADF);
     }
+    Taken::can_be()?;
     // SAFETY: takes numbers only.
-    unsafe { sys!(pidfd_getfd, pidfd.as_raw_fd(), descriptor, 0) }.map(owned)
+    unsafe { sys!(pidfd_getfd, pidfd.as_raw_fd(), descriptor, 0) }.map(owned).map(Taken::from)
 }

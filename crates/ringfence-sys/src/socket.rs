@@ -186,6 +186,16 @@ pub fn address(raw: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
+/// The family of a socket (`SO_DOMAIN`).
+///
+/// # Errors
+/// `ENOTSOCK` for any other file.
+pub(crate) fn family(fd: BorrowedFd<'_>) -> Result<i32> {
+    let mut family = [0; size_of::<i32>()];
+    option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN, &mut family)?;
+    Ok(i32::from_ne_bytes(family))
+}
+
 /// The process that made the other end of a Unix socket (`SO_PEERCRED`): pid, uid, gid, in the
 /// caller's namespaces.
 ///

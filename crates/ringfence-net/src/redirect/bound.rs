@@ -59,12 +59,13 @@ impl Bound {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringfence_sys::taken::Taken;
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
     use std::os::fd::{AsFd, OwnedFd};
     use tokio::net::TcpSocket;
 
     fn copy(socket: impl Into<OwnedFd>) -> Copy {
-        Copy::of(socket.into()).expect("a TCP socket")
+        Copy::of(Taken::from(socket.into())).expect("a TCP socket")
     }
 
     #[test]

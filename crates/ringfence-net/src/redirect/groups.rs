@@ -8,10 +8,11 @@ use super::wanted::Latest;
 use super::{Copy, locked};
 use crate::calls::Caller;
 use ringfence_sys::listener::behalf;
+use ringfence_sys::taken::Taken;
 use ringfence_sys::{Errno, caller, notify, process};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Mutex;
 
 /// The most descriptors of one place that are known.
@@ -42,7 +43,7 @@ struct Places {
 
 impl Places {
     /// The socket that is bound to a place, and its number. Members that are gone are forgotten, up to the one that has it.
-    fn socket(&mut self, place: &Place) -> Option<(OwnedFd, u64)> {
+    fn socket(&mut self, place: &Place) -> Option<(Taken, u64)> {
         let members = self.members.get_mut(place)?;
         let mut found = None;
         let gone = members.iter().position(|member| {
@@ -102,7 +103,7 @@ impl Member {
     }
 
     /// Its socket, if the descriptor still leads to that.
-    fn socket(&self) -> Option<OwnedFd> {
+    fn socket(&self) -> Option<Taken> {
         let process = process::pidfd(self.process).ok()?;
         let socket = notify::copy_of(process.as_fd(), self.descriptor).ok()?;
         (behalf::cookie(socket.as_fd()) == Ok(self.number)).then_some(socket)

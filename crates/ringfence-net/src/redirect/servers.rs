@@ -141,7 +141,7 @@ mod tests {
         behalf::listen(own.as_fd(), 0).expect("listens");
         redirect.0.wanted.serves(place, own.as_fd()).expect("noted");
         let join = |held: &mut Vec<Copy>| {
-            let copy = Copy { socket: unconnected(), ipv6: false };
+            let copy = Copy { socket: unconnected().into(), ipv6: false };
             let before = waits();
             let joined = redirect.join(&copy, place).expect("asked");
             held.push(copy);
