@@ -4,6 +4,7 @@ use crate::{Result, sys};
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Opens for reading (`O_RDONLY`).
 pub const READ_ONLY: i32 = libc::O_RDONLY;
@@ -307,6 +308,30 @@ pub fn write(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize> {
     }
 }
 
+/// [`write_all`] to what may return instead of waiting (`O_NONBLOCK`): waits for room itself, as long as `patience` at
+/// the most.
+///
+/// # Errors
+/// `EAGAIN` where there was no room for all of it by then; others are the kernel's.
+pub fn write_within(fd: BorrowedFd<'_>, mut bytes: &[u8], patience: Duration) -> Result<()> {
+    let until = Instant::now() + patience;
+    while !bytes.is_empty() {
+        match write(fd, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(crate::Errno::EAGAIN) => {
+                let left = until.saturating_duration_since(Instant::now()).as_millis();
+                let room = [Watched { fd, read: false, write: true }];
+                // Less than a millisecond is none.
+                if left == 0 || !poll(&room, i32::try_from(left).unwrap_or(i32::MAX))?[0].write {
+                    return Err(crate::Errno::EAGAIN);
+                }
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
 /// A file in memory that holds these bytes (`memfd_create(2)`).
 ///
 /// # Errors
@@ -440,4 +465,34 @@ pub fn may_write(path: &std::path::Path) -> bool {
     let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
     // SAFETY: a NUL-terminated string.
     unsafe { sys!(faccessat2, CWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) }.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn what_does_not_wait_is_waited_for_and_not_for_ever() {
+        let (read_end, write_end) = pipe().expect("a pipe");
+        never_wait(write_end.as_fd()).expect("set");
+        let mut filled = 0;
+        while let Ok(count) = write(write_end.as_fd(), &[b'.'; 4096]) {
+            filled += count;
+        }
+        let soon = Duration::from_millis(1);
+        assert_eq!(write_within(write_end.as_fd(), b"x", soon), Err(crate::Errno::EAGAIN));
+        let reads = std::thread::spawn(move || {
+            let (mut all, mut some) = (Vec::new(), [0; 4096]);
+            while let Ok(count @ 1..) = read(read_end.as_fd(), &mut some) {
+                all.extend(&some[..count]);
+            }
+            all
+        });
+        let told = vec![b'x'; filled * 2];
+        assert_eq!(write_within(write_end.as_fd(), &told, Duration::from_secs(60)), Ok(()));
+        drop(write_end);
+        let all = reads.join().expect("read");
+        assert!(all.len() == filled * 3 && all.ends_with(&told));
+    }
 }

@@ -1,9 +1,6 @@
 //! What is told of protected names: what is inside decides how many sentences there would be.
 
 use ringfence_policy::shown;
-use ringfence_sys::fd::{Watched, poll};
-use std::io::Write;
-use std::os::fd::AsFd;
 
 /// What was made at a name that was removed outside may be anybody's.
 pub(super) const AGAIN: &str =
@@ -17,13 +14,7 @@ pub(super) fn inside(done: &str) -> String {
 /// Tells what its reader has to know before the end: it may be the user's own that was taken. Who does not take it
 /// soon, such as a terminal that the command stopped, gets it at the end: nobody holds up who keeps watch.
 pub(super) fn now(sentence: &str) {
-    const SOON: i32 = 100;
-    let stderr = std::io::stderr();
-    let room = [Watched { fd: stderr.as_fd(), read: false, write: true }];
-    if !poll(&room, SOON).is_ok_and(|ready| ready[0].write) {
-        return;
-    }
-    let _ = writeln!(&stderr, "ringfence: {}", shown::message(sentence));
+    ringfence_sys::say::soon(format_args!("ringfence: {}", shown::message(sentence)));
 }
 
 /// Sentences told at most of one kind.
