@@ -13,6 +13,7 @@ use ringfence_policy::calls::family;
 use ringfence_sys as sys;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 use sys::notify::{self, Notification};
 use sys::terminal::Mode;
 use sys::{Errno, Sysno};
@@ -42,9 +43,18 @@ struct Waiting {
     process: Option<Process>,
 }
 
+/// The most bytes of an answer.
+const LONGEST: usize = 256;
+/// How long a terminal that takes no more is waited for.
+const PATIENCE: Duration = Duration::from_millis(250);
+
 /// The terminal, while a question stands on it.
+///
+/// It is a program's as well, which may read from it, and change how it is read, at any moment: no call on it waits.
 struct Asking {
     terminal: OwnedFd,
+    /// What was typed of the answer.
+    typed: Vec<u8>,
     /// How it was, and whose it was.
     before: Mode,
     foreground: i32,
@@ -128,7 +138,9 @@ impl Questions {
                 Err(why) => {
                     let (name, by) = (first.name, first.by.clone());
                     if told.insert(name) {
-                        sys::say!("ringfence: {by} is refused {name}, which no rule lists: {why}");
+                        sys::say::soon(format_args!(
+                            "ringfence: {by} is refused {name}, which no rule lists: {why}"
+                        ));
                     }
                     // It will be no other way the next time, and is said once.
                     self.answers.insert(name, false);
@@ -140,10 +152,9 @@ impl Questions {
 
     /// The user has typed: the calls that are to be carried out now.
     pub fn typed(&mut self) -> Vec<(OwnedFd, Notification)> {
-        let Some(asking) = &self.asking else { return Vec::new() };
-        let mut line = [0; 256];
-        let length = sys::fd::read(asking.terminal.as_fd(), &mut line).unwrap_or(0);
-        let word = line[..length].trim_ascii().to_ascii_lowercase();
+        let Some(asking) = &mut self.asking else { return Vec::new() };
+        let Some(line) = asking.line() else { return Vec::new() };
+        let word = line.trim_ascii().to_ascii_lowercase();
         let (allowed, whole_run) = match word.as_slice() {
             b"o" | b"once" => (true, false),
             b"s" | b"session" => (true, true),
@@ -235,8 +246,8 @@ impl Asking {
     /// Prints a question on the controlling terminal, and has what is typed from now on, by lines.
     fn put(question: &str) -> Result<Asking, &'static str> {
         let none = "there is no terminal to ask on";
-        let flags = sys::fd::READ_WRITE;
-        let terminal = sys::fd::open_at(sys::fd::CWD, c"/dev/tty", flags, 0).map_err(|_| none)?;
+        // Opened for ourselves: whether calls wait is a flag of what was opened, of which programs have others.
+        let terminal = sys::terminal::own().ok_or(none)?;
         let own = sys::process::group();
         let foreground = sys::terminal::foreground(terminal.as_fd()).map_err(|_| none)?;
         // A shell inside gives the terminal to its jobs; another one's job is left alone.
@@ -245,20 +256,41 @@ impl Asking {
         }
         let before = sys::terminal::mode(terminal.as_fd()).map_err(|_| none)?;
         sys::terminal::set_foreground(terminal.as_fd(), own).map_err(|_| none)?;
-        let asking = Asking { terminal, before, foreground };
+        let asking = Asking { terminal, typed: Vec::new(), before, foreground };
+        let fd = asking.terminal.as_fd();
+        sys::terminal::set_mode_at_once(fd, &before.lines()).map_err(|_| none)?;
         // What was typed before the question is no answer to it.
-        let ready =
-            sys::terminal::set_mode_dropping_input(asking.terminal.as_fd(), &before.lines());
-        let put =
-            ready.and_then(|()| sys::fd::write_all(asking.terminal.as_fd(), question.as_bytes()));
-        put.map_err(|_| none)?;
+        sys::terminal::drop_input(fd).map_err(|_| none)?;
+        sys::fd::write_within(fd, question.as_bytes(), PATIENCE).map_err(|errno| match errno {
+            Errno::EAGAIN => "the terminal shows no question: its output is stopped",
+            _ => none,
+        })?;
         Ok(asking)
+    }
+
+    /// The line that was typed, once it has ended; an empty one where the terminal is gone, or another's.
+    fn line(&mut self) -> Option<Vec<u8>> {
+        let mut typed = [0; LONGEST];
+        match sys::fd::read(self.terminal.as_fd(), &mut typed) {
+            // A program took it.
+            Err(Errno::EAGAIN) => return None,
+            Ok(0) | Err(_) => return Some(Vec::new()),
+            Ok(length) => self.typed.extend(&typed[..length]),
+        }
+        let end = self.typed.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+        if end.is_none() && self.typed.len() < LONGEST {
+            // It came by pieces, so that a program has changed the mode: the rest comes by lines again.
+            let _ = sys::terminal::set_mode_at_once(self.terminal.as_fd(), &self.before.lines());
+            return None;
+        }
+        self.typed.truncate(end.unwrap_or(LONGEST));
+        Some(std::mem::take(&mut self.typed))
     }
 }
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        let _ = sys::terminal::set_mode(self.terminal.as_fd(), &self.before);
+        let _ = sys::terminal::set_mode_at_once(self.terminal.as_fd(), &self.before);
         let _ = sys::terminal::set_foreground(self.terminal.as_fd(), self.foreground);
     }
 }

@@ -114,6 +114,24 @@ pub fn set_mode_dropping_input(terminal: BorrowedFd<'_>, mode: &Mode) -> Result<
     unsafe { sys!(ioctl, terminal.as_raw_fd(), libc::TCSETSF, &raw const mode.0) }.map(drop)
 }
 
+/// The same for who may not wait: at once, whatever is still to be printed.
+///
+/// # Errors
+/// `ENOTTY`.
+pub fn set_mode_at_once(terminal: BorrowedFd<'_>, mode: &Mode) -> Result<()> {
+    // SAFETY: the operation reads the kernel's shorter structure, which libc's begins with.
+    unsafe { sys!(ioctl, terminal.as_raw_fd(), libc::TCSETS, &raw const mode.0) }.map(drop)
+}
+
+/// Drops what was typed and not read yet.
+///
+/// # Errors
+/// `ENOTTY`.
+pub fn drop_input(terminal: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: takes numbers only.
+    unsafe { sys!(ioctl, terminal.as_raw_fd(), libc::TCFLSH, libc::TCIFLUSH) }.map(drop)
+}
+
 /// The group of processes that a terminal listens to; it must be the caller's controlling one.
 ///
 /// # Errors

@@ -146,3 +146,25 @@ fn rules_are_not_asked_about_and_the_record_tells_what_was() {
         .ends(0)
         .prints("waits for your answer");
 }
+
+/// A program that has the terminal gather what is typed, once the question stands, stops nobody by it.
+#[test]
+fn a_program_that_changes_the_terminal_does_not_stop_the_launcher() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    place.file("home/project/ask.toml", SHELL);
+    let mut terminal = Terminal::shell(place);
+    let gathers = "until test -e gate; do :; done; trap \"\" TTOU; \
+                   stty -icanon min 255 time 255 < /dev/tty; echo > changed";
+    terminal.line(&format!("$RF -p ask.toml --timeout 15s -- sh -c '{{ {gathers}; }} & mkdir a'"));
+    terminal.shows("session: ");
+    fs::write(place.project("gate"), "").unwrap();
+    while !place.project("changed").exists() {
+        std::thread::yield_now();
+    }
+    // Half an answer, which a read that gathers would have after 25 s, and take for one.
+    terminal.types("o");
+    terminal.shows("timed out");
+    terminal.code(124);
+    terminal.leave();
+    assert!(!place.project("a").exists());
+}
