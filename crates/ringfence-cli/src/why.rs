@@ -54,8 +54,7 @@ pub fn why(arguments: Vec<OsString>) -> Result<u8, Fault> {
         Some(decision) => decision,
         None => {
             let question = question(&parsed.rest, &policy, inside)?;
-            let decision = as_carried_out(decide(&policy, &question), &policy);
-            let decision = sockets::as_written(decision, &policy);
+            let decision = carried_out(&policy, &question);
             if inside { as_seen(decision, &policy) } else { decision }
         }
     };
@@ -118,6 +117,11 @@ pub(crate) fn as_seen(decision: Decision, policy: &Policy) -> Decision {
         effect: None,
         ..told
     }
+}
+
+/// What becomes of a request in a run with this policy.
+pub(crate) fn carried_out(policy: &Policy, question: &Request) -> Decision {
+    sockets::as_written(as_carried_out(decide(policy, question), policy), policy)
 }
 
 /// Where the plan says more than the policy, that is the answer: what protected names lead to is

@@ -3,15 +3,14 @@
 use super::Hook;
 use crate::error::Fault;
 use crate::options::{POLICY, parse};
-use crate::request;
-use crate::why::as_seen;
+use crate::{request, why};
 use ringfence_policy::decide::Request;
 use ringfence_policy::{Decision, Host, HostFiles, Policy, Subject, decide};
 use ringfence_sandbox::itself;
 use ringfence_session::live;
 use std::collections::{BTreeSet, VecDeque};
-use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::ffi::{OsStr, OsString};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -21,15 +20,41 @@ const KEPT: usize = 64 << 10;
 /// As many are explained.
 const MOST: usize = 3;
 
-/// What programs say when the kernel refuses them, or shows them nothing.
-const REFUSED: [&str; 6] = [
-    "Permission denied",
-    "Read-only file system",
-    "Operation not permitted",
-    "No such file or directory",
-    "EACCES",
-    "EROFS",
+/// What programs say when the kernel refuses them, or shows them nothing, in small letters.
+const REFUSED: [&str; 7] = [
+    "permission denied",
+    "read-only file system",
+    "operation not permitted",
+    "no such file or directory",
+    "device or resource busy",
+    "eacces",
+    "erofs",
 ];
+
+/// Words of theirs when it was for writing.
+const WRITING: [&str; 18] = [
+    "read-only",
+    "erofs",
+    "busy",
+    "write",
+    "writing",
+    "written",
+    "create",
+    "creating",
+    "touch",
+    "remove",
+    "move",
+    "overwrite",
+    "changing",
+    "mkdir",
+    "unlink",
+    "rename",
+    "lock",
+    "tee",
+];
+
+/// And when it was for a connection to a socket.
+const CONNECTING: [&str; 4] = ["connect", "connecting", "dial", "socket"];
 
 /// What programs say when a name does not resolve, which is how a network that is closed shows itself.
 const UNRESOLVED: [&str; 6] = [
@@ -57,6 +82,7 @@ pub(super) fn shell(hook: &Hook, rest: &[OsString]) -> Result<u8, Fault> {
         None => asked,
     };
     run.args(["--", "bash", "-c"]);
+    let directory = asked.clone().or_else(|| std::env::current_dir().ok());
     if let Some(asked) = asked {
         run.arg("cd -- \"$1\" && exec bash -c \"$2\"").arg("bash").arg(asked);
     }
@@ -67,7 +93,8 @@ pub(super) fn shell(hook: &Hook, rest: &[OsString]) -> Result<u8, Fault> {
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
     let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
     if code != 0 {
-        explain(hook, &said);
+        let ran = Ran { directory: directory.unwrap_or_default(), command };
+        explain(hook, &ran, &said);
     }
     Ok(u8::try_from(code).unwrap_or(125))
 }
@@ -112,23 +139,79 @@ fn policy(hook: &Hook) -> Option<Policy> {
     request::policy(&request::request(&parsed, command)).ok()
 }
 
+/// A command that failed.
+struct Ran<'a> {
+    /// Where it was started, which what it names is relative to.
+    directory: PathBuf,
+    command: &'a OsStr,
+}
+
+impl Ran<'_> {
+    /// Whether it has a shell write a path (`> x`), as the command spells that.
+    fn writes(&self, path: &Path) -> bool {
+        let command = self.command.to_string_lossy();
+        command.split('>').skip(1).any(|after| {
+            let after = after.trim_start_matches(['|', '&', ' ', '"', '\'']);
+            let end = |c: char| c.is_whitespace() || "\"';|&()<".contains(c);
+            let named = after.split(end).next().unwrap_or_default();
+            let named = named.trim_start_matches("~/").trim_start_matches("$HOME/");
+            let named = named.trim_start_matches("./");
+            !named.is_empty() && path.ends_with(named)
+        })
+    }
+}
+
+/// What a message is about.
+struct Message {
+    writing: bool,
+    connecting: bool,
+    /// The word before what it says of it, which is a name however it looks.
+    about: Option<String>,
+}
+
+impl Message {
+    fn of(line: &str) -> Message {
+        let small = line.to_lowercase();
+        // Letters that become longer when they are small would have it end elsewhere.
+        let at = REFUSED.iter().filter_map(|word| small.find(word)).min();
+        let before = at.and_then(|at| line.get(..at)).unwrap_or_default();
+        let before = before.trim_end_matches([':', ' ', '\'', '"', '`', '’']);
+        let about = before.rsplit(apart(ENDS)).next().map(ToOwned::to_owned);
+        // A name says nothing of what was done with it.
+        let is_about =
+            |word: &&str| about.as_deref().is_some_and(|about| about.to_lowercase() == **word);
+        let words: Vec<&str> = small.split(apart(ENDS)).filter(|word| !is_about(word)).collect();
+        let says = |known: &[&str]| words.iter().any(|word| known.contains(word));
+        let (writing, connecting) = (says(&WRITING), says(&CONNECTING));
+        Message { writing, connecting, about }
+    }
+}
+
+/// What stands around the names in a message, and in one about hosts: of an address (`https://x.org/y`) the host is a word.
+const ENDS: &str = "'\"`‘’:;,()";
+const ENDS_OF_HOSTS: &str = "'\"`‘’:;,()[]=/";
+
+fn apart(ends: &str) -> impl Fn(char) -> bool {
+    move |c| c.is_whitespace() || ends.contains(c)
+}
+
 /// Asks the same policy about the paths that the messages name.
-fn explain(hook: &Hook, said: &[u8]) {
+fn explain(hook: &Hook, ran: &Ran<'_>, said: &[u8]) {
     let Some(policy) = policy(hook) else { return };
     let text = String::from_utf8_lossy(said);
     let mut told = BTreeSet::new();
     for line in text.lines() {
-        let says = |words: &[&str]| words.iter().any(|word| line.contains(word));
-        let (paths, hosts) = (says(&REFUSED), says(&UNRESOLVED));
+        let small = line.to_lowercase();
+        let paths = REFUSED.iter().any(|word| small.contains(word));
+        let hosts = UNRESOLVED.iter().any(|word| line.contains(word));
         if !paths && !hosts {
             continue;
         }
-        // Of an address (`https://x.org/y`) the host is a word.
-        let ends = if hosts { "'\"`‘’:;,()[]=/" } else { "'\"`‘’:;,()" };
-        for word in line.split(|c: char| c.is_whitespace() || ends.contains(c)) {
+        let message = Message::of(line);
+        for word in line.split(apart(if hosts { ENDS_OF_HOSTS } else { ENDS })) {
             let why = match hosts {
                 true => unreachable(&policy, word),
-                false => refused(&policy, word),
+                false => refused(&policy, ran, &message, word),
             };
             if told.len() < MOST
                 && let Some(sentence) = why
@@ -149,15 +232,47 @@ fn unreachable(policy: &Policy, word: &str) -> Option<String> {
     told(&decide(policy, &Request::Connect { host, port: 443 }))
 }
 
-/// Why a path is refused, if it is a path and is: no more than what is inside can find out, which may name any path.
-fn refused(policy: &Policy, word: &str) -> Option<String> {
-    if !word.starts_with('/') || word.len() < 2 {
+/// Why a path is refused, if it is a path and is.
+fn refused(policy: &Policy, ran: &Ran<'_>, message: &Message, word: &str) -> Option<String> {
+    let is_about = message.about.as_deref() == Some(word);
+    // Other words are the message's own.
+    if word.len() < 2 || !(is_about || word.trim_end_matches('.').contains(['/', '.'])) {
         return None;
     }
-    let subject = || Subject::on_host(Path::new(word), &HostFiles);
-    let decisions = [Request::Read(subject()), Request::Write(subject())];
-    let mut decided = decisions.iter().map(|request| as_seen(decide(policy, request), policy));
-    decided.find_map(|decision| told(&decision))
+    let word = ran.directory.join(word);
+    let subject = || Subject::on_host(Path::new(&word), &HostFiles);
+    let (read, write) = (Request::Read(subject()), Request::Write(subject()));
+    let requests = if message.connecting || is_socket(&word) {
+        vec![Request::Socket(subject())]
+    } else if message.writing || ran.writes(&word) {
+        vec![write]
+    } else {
+        vec![read, write]
+    };
+    // No more than what is inside can find out, which may name any path.
+    let answered = |request| why::as_seen(why::carried_out(policy, &request), policy);
+    let decisions = requests.into_iter().map(answered);
+    // What may be made in a private directory is not there all the same, where nobody has made what it lies in.
+    let lacks = |decision: &Decision| {
+        matches!(decision.request, Request::Write(_)) && decision.layer == "private"
+    };
+    let mut decision =
+        decisions.into_iter().find(|decision| !decision.allowed || lacks(decision))?;
+    if word.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
+        // Whatever is granted.
+        decision.remedy = None;
+        decision.explanation += "; it is closed to the user outside, too";
+    }
+    if decision.allowed {
+        decision.explanation = decision.effect.take()?;
+        decision.allowed = decision.remedy.is_none();
+    }
+    told(&decision)
+}
+
+/// Whether a name is one of a socket, by what it is called: what is there is not looked at.
+fn is_socket(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "sock" || end == "socket")
 }
 
 /// A denial as a sentence; nothing for what is allowed.

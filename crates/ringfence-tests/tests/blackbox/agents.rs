@@ -1,6 +1,6 @@
 //! Hooks in agents' settings: they put commands behind the sandbox, and go without a trace.
 
-use ringfence_tests::{Place, Tier, everybody};
+use ringfence_tests::{Person, Place, Tier, everybody};
 use std::fs;
 
 const AGENTS: [(&str, &str); 5] = [
@@ -293,4 +293,41 @@ fn a_command_of_the_agent_runs_inside_and_hears_why_it_was_refused() {
             nothing.ends(0).prints("\"permissionDecision\":\"deny\"");
         }
     });
+}
+
+/// What an agent's command names is relative to where it ran, and what would help depends on what it tried.
+#[test]
+fn what_the_agent_hears_fits_what_its_command_tried() {
+    let hears = |place: &Place, command: &str| {
+        let binary = ringfence_tests::binary().display();
+        let run = place.shell(&format!("{binary} hooks shell --claude -- -- '{command}'"));
+        assert_ne!(run.code, 0, "{command}: {}", run.err);
+        run
+    };
+    everybody(Tier::Namespace, |place| {
+        let secret = place.text("outside/secret");
+        place.file("home/project/lefthook.yml", "");
+        let home = place.text("home");
+        hears(place, "cat ../../outside/secret").says(&format!("allow it: --read {secret}"));
+        for command in ["echo x > lefthook.yml", "echo > t; mv t lefthook.yml"] {
+            hears(place, command).says("the sandbox's policy").says("project/lefthook.yml");
+        }
+        let made = format!("--write {home}/newdir");
+        hears(place, "touch ~/newdir/x").says(&made);
+        hears(place, "echo x > ~/newdir/x").says(&made);
+        let socket = place.file("outside/s.sock", "").display().to_string();
+        let message =
+            format!("echo \"dial unix {socket}: connect: permission denied\" >&2; exit 1");
+        hears(place, &message).says(&format!("--allow-socket {socket}"));
+        // A name is no word of the message; and what fails by itself is not explained.
+        let named = place.file("outside/write", "");
+        hears(place, &format!("cat {}", named.display())).says("allow it: --read");
+        let run = hears(place, "cat nothing-here sub/nothing");
+        assert!(!run.err.contains("policy"), "{}", run.err);
+    });
+    // What is closed outside no grant opens.
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    let run = hears(place, "cat /root/x");
+    run.says("closed to the user outside");
+    assert!(!run.err.contains("allow it"), "{}", run.err);
 }
