@@ -447,14 +447,21 @@ impl Watch<'_, '_> {
         }
         let left = self.left_open();
         self.outcome.restored = self.vigil.take().map(Vigil::said).unwrap_or_default();
-        let enforced = (self.duties.enforce)();
-        self.replaced(&left);
-        self.outcome.restored.extend(enforced);
-        self.outcome.restored.extend(self.creations.iter().flat_map(Creations::said));
         let private = self.duties.watches.private;
         let home = self.home.take().or_else(|| gone::of_session(private?));
         let real = self.duties.plan.home.as_ref();
         self.outcome.gone = home.zip(real).and_then(|(home, real)| gone::told(&home, real));
+        // The names that we made in a private directory (`TMPDIR` may be in a writable tree) are no program's.
+        let trees = &self.duties.plan.guarded_trees;
+        if let Some(private) = private
+            && trees.iter().any(|tree| private.starts_with(&tree.tree))
+        {
+            crate::state::remove_private(private);
+        }
+        let enforced = (self.duties.enforce)();
+        self.replaced(&left);
+        self.outcome.restored.extend(enforced);
+        self.outcome.restored.extend(self.creations.iter().flat_map(Creations::said));
     }
 
     /// The exit code, once the child has ended.

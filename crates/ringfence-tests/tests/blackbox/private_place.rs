@@ -229,3 +229,26 @@ fn a_directory_that_is_deep_or_closed_goes_with_the_run() {
         assert_eq!(all_below(&shared), BTreeSet::new());
     });
 }
+
+/// In the project it is in a writable tree: what it begins with is nothing that was made inside, and what is made there is
+/// gone with it.
+#[test]
+fn a_place_in_the_project_is_not_taken_for_something_made_inside() {
+    everybody(Tier::Process, |place| {
+        place.program("home/.local/bin/tool", "#!/bin/sh\necho tool\n");
+        let tmp = place.directory("home/project/tmp");
+        let options = ["--read", &place.text("home/.local/bin")];
+        let mut command = place.ringfence_run();
+        command.env("TMPDIR", &tmp).args(options);
+        command.args(["--", "sh", "-c", "~/.local/bin/tool; echo x > ~/.bashrc"]);
+        let ran = ringfence_tests::Running::start(command).finish();
+        ran.ends(0).prints("tool");
+        assert!(!ran.err.contains("protected"), "{}", ran.err);
+        assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);
+        // The control: beside it, it is.
+        let mut command = place.ringfence_run();
+        command.env("TMPDIR", &tmp).args(["--", "sh", "-c", "echo x > tmp/.envrc"]);
+        let ran = ringfence_tests::Running::start(command).finish();
+        ran.ends(0).says("tmp/.envrc was created");
+    });
+}
