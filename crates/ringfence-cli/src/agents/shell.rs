@@ -187,7 +187,7 @@ impl Message {
     }
 }
 
-/// What stands around the names in a message, and in one about hosts: of an address (`https://x.org/y`) the host is a word.
+/// What stands around names in a message, and in one about hosts: of an address (`https://x.org/y`) the host is a word.
 const ENDS: &str = "'\"`‘’:;,()";
 const ENDS_OF_HOSTS: &str = "'\"`‘’:;,()[]=/";
 
