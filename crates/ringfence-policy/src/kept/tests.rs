@@ -59,8 +59,8 @@ fn where_others_write_nothing_is_kept_unless_they_leave_each_other_what_they_hav
 /// A volume of a container's, for whoever runs in it; a directory that a project has its members' homes in.
 #[test]
 fn of_the_home_itself_and_what_it_lies_in_nothing_is_said() {
-    let home = [("/", 0, 0o777), ("/work", OTHER, 0o777), ("/work/u", 0, 0o777)];
-    assert_eq!(found(&home, "/work/u/.local/state/ringfence", "/work/u", USER), None);
+    let home = [("/", 0, 0o777), ("/srv", OTHER, 0o777), ("/srv/u", 0, 0o777)];
+    assert_eq!(found(&home, "/srv/u/.local/state/ringfence", "/srv/u", USER), None);
     assert_eq!(found(&[("/", 0, 0o755)], "/.local/state/ringfence", "/", USER), None);
 }
 

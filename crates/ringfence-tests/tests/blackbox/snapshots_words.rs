@@ -122,7 +122,7 @@ fn what_was_closed_since_is_told_as_that() {
     place.ringfence(["snapshot", "create", "--name", "base"]).ends(0);
     place.clock_moves_on();
     for closed in [&file, &place.project("directory")] {
-        fs::set_permissions(closed, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(closed, fs::Permissions::from_mode(0o000)).unwrap();
     }
     let changes = place.ringfence(["snapshot", "changes", "base"]).text();
     fs::set_permissions(place.project("directory"), fs::Permissions::from_mode(0o700)).unwrap();
