@@ -20,7 +20,7 @@ use ringfence_policy::gitnamed::Reader;
 use ringfence_policy::gitread::{NotKnown, Pass};
 use ringfence_policy::gitstate::STATE;
 use ringfence_policy::guard::built_in;
-use ringfence_policy::{Access, Guarded, Layer, PathRule, ProtectedName, Source};
+use ringfence_policy::{Access, Guarded, Layer, PathRule, Source};
 use ringfence_start::listing;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -291,15 +291,10 @@ impl Wanted<'_, '_> {
     /// The list of names that hosts execute or trust, in each writable tree.
     fn known_names(&mut self) -> Vec<GuardedTree> {
         let trees = self.trees().into_iter().map(|tree| self.names_in(tree)).collect();
-        // Who grants what is around one as well takes nothing from what is protected in it.
+        // Who grants what is around one as well takes nothing from what is protected in it. What is not there is found at the
+        // end, where all of the tree around it is looked through.
         for inside in &self.grants.inside {
-            for (name, guarded) in self.names_at(inside) {
-                // Others are found at the end, where all of the tree around it is looked through.
-                let nested = |known: &ProtectedName| known.name == name && known.nested;
-                if !self.planning.policy.protected_names.iter().any(nested) {
-                    self.add_listed(inside.join(&*name), guarded, &built_in_name(&name));
-                }
-            }
+            self.names_at(inside);
         }
         trees
     }
