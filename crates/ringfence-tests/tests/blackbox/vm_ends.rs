@@ -1,6 +1,6 @@
 //! `--tier vm`: whoever of a session's processes is killed, nothing of it is left.
 
-use super::vm::{cache, guests, guests_of_one, ringfence, start};
+use super::vm::{cache, guests, guests_of_one, guests_of_one_apart, ringfence, start};
 use ringfence_tests::{PATIENCE, Place, Running, Terminal, binary, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
@@ -204,7 +204,8 @@ fn a_clone_that_does_not_begin_is_replaced_once_before_anything_has_run() {
 
 #[test]
 fn a_stop_while_a_guest_boots_does_no_harm() {
-    guests_of_one(|place| {
+    // A neighbour would save one meanwhile, of which this one would be a clone.
+    guests_of_one_apart(|place| {
         // No clone of it is there: it boots.
         Running::start(ringfence(place, &["vm", "clean"])).finish().ends(0);
         let mut running = start(place, &[], &["sh", "-c", "echo up; exit 3"]);
